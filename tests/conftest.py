@@ -48,12 +48,23 @@ def call(place, capsys):
 
 
 @pytest.fixture
-def answer(call):
-    """Run with --json and read the one object."""
+def answers(call):
+    """Run with --json and read the objects, one per line."""
 
     def run(*words, code=0):
         exit_code, out, err = call(*words, "--json")
         assert exit_code == code, err
-        return json.loads(out)
+        return [json.loads(line) for line in out.splitlines()]
+
+    return run
+
+
+@pytest.fixture
+def answer(answers):
+    """Run with --json and read the one object."""
+
+    def run(*words, code=0):
+        (record,) = answers(*words, code=code)
+        return record
 
     return run

@@ -165,7 +165,7 @@ def test_broken_photos_leave_the_comparison_and_are_listed(answer, place):
     assert [p["photo"] for p in record["photos"]] == ["photo.png"]
     (broken,) = record["failed"]
     _, _, left_out = (place / "o/comparison.md").read_text().partition("Left out")
-    assert f"- text.png: {broken['reason']}" in left_out
+    assert f"- text.png: {broken['error']}" in left_out
     answer("compare", *words)
     assert "Left out" not in (place / "o/comparison.md").read_text()
 

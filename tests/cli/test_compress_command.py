@@ -221,7 +221,7 @@ def test_foreign_files_are_left_alone(call, graph, place):
     ("words", "said"),
     [
         (("nowhere.npz",), "there is none"),
-        (("graph.npz", "--keep", "0"), "expected a share above 0 and up to 1"),
+        (("graph.npz", "--keep", "0"), "Expected --keep as a share above 0 and up to 1"),
         (("graph.npz", "--keep", "0.0001"), "keep an edge of 150"),
         (("graph.npz", "--methods", "magic"), "among greedy-pig"),
         (("graph.npz", "--methods", ","), "names with commas"),
@@ -229,6 +229,8 @@ def test_foreign_files_are_left_alone(call, graph, place):
         (("graph.npz", "--out", "x.gpig"), "folder as --out"),
         (("graph.npz", "--model", "tiny_graph_models:narrow"), "3 classes"),
         (("graph.npz", "--model", "tiny_graph_models:nothing"), "nothing"),
+        (("graph.npz", "--model", "tiny_graph_models:of_nodes"), "to take (x, edge_index,"),
+        (("graph.npz", "--weights", "gone.pt"), "Expected a file at gone.pt"),
         (("graph.npz", *OWN, "--hidden", "3"), "--hidden only"),
         (("graph.npz", "--nodes", "graph.npz"), "beside an edge list"),
         (("photo.png",), "Expected a graph"),

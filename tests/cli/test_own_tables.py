@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import tiny_tables
 
 import greedypig as gp
-from greedypig.cli.select_model import adapt, batches_for
+from greedypig.cli.select_job import adapt, batches_for
 from greedypig.tables import Batches, evaluate, open_table, survey
 
 ASK = ("--label", "y", "--k", "1,3", "--seeds", "1", "--epochs", "1", "--methods", "greedy-pig")

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import shlex
 import struct
@@ -31,19 +32,70 @@ def test_version_and_help(call):
         code, out, _ = call(name, "--help")
         assert code == 0
         assert f"greedypig {name}" in out.split("examples:")[1]
-        for option in ("--json", "--out", "--quiet", "--debug"):
+        for option in ("--json", "--out"):
             assert option in out.split("\noutput:")[1]
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_screen_and_help_all_has_every_option(call, name):
+    short = call(name, "--help")[1]
+    whole = call(name, "--help-all")[1]
+    assert len(short.splitlines()) <= 40
+    assert max(map(len, (short + whole).splitlines())) <= 80
+    options = (
+        build_parser([name])._subparsers._group_actions[0].choices[name]._option_string_actions
+    )
+    in_short = [option for option in options if f"\n  {option}" in short]
+    assert len(in_short) <= 17
+    assert all(option in whole for option in options)
+    titles = [line[:-1] for line in whole.splitlines() if re.fullmatch(r"\w+:", line)]
+    assert set(titles) <= {"input", "model", "method", "output", "examples"}
+
+
+SINGLE = {
+    "explain": ("photo.png", *TINY, "--rounds", "1", "--no-html"),
+    "compare": ("photo.png", *TINY, "--methods", "ig,random", "--budget", "2"),
+    "select": ("t.csv", "--label", "y", "--k", "1", "--seeds", "1", "--epochs", "1"),
+    "compress": ("graph.npz", "--epochs", "1", "--rounds", "1"),
+    "explain-node": ("graph.npz", "--node", "3", "--k", "2", "--epochs", "1", "--draws", "1"),
+}
+KEYS = {
+    "explain": {"class", "probability", "curve", "method"},
+    "compare": {"methods", "failed"},
+    "select": {"losses", "loss_all", "method"},
+    "compress": {"kept", "accuracy", "accuracy_full", "agreement", "curve", "method"},
+    "explain-node": {"class", "probability", "method"},
+}
+
+
+@pytest.mark.usefixtures("graph", "quick_figures")
+@pytest.mark.parametrize("name", SINGLE)
+def test_json_is_an_object_per_input_done_or_failed(answer, place, name):
+    rows = [f"{i % 7},{(5 * i) % 11},{int(i % 7 > 3)}" for i in range(200)]
+    (place / "t.csv").write_text("\n".join(["a,b,y", *rows]))
+    record = answer(name, *SINGLE[name])
+    assert {"order", "gradients", "seconds", "settings", "files"} | KEYS[name] <= set(record)
+    assert "error" not in record
+    for words, code in [(MISSING[name], 2), ([*SINGLE[name], "--no-such"], 2)]:
+        record = answer(name, *words, code=code)
+        assert set(record) == {"error"}
+        assert record["error"]
+
+
 @pytest.mark.slow
-def test_the_list_of_commands_loads_none_of_them():
+def test_the_list_of_commands_is_there_in_half_a_second_and_loads_none_of_them():
     code = (
         "import sys; from greedypig.cli.main import main; main(['--help']);"
-        "print(*(n for n in sys.modules if n.startswith('greedypig.cli.')), file=sys.stderr)"
+        "print(*sys.modules, file=sys.stderr)"
     )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    loaded = {name.removeprefix("greedypig.cli.") for name in done.stderr.split()}
-    assert loaded == {"main", "terminal", "failures"}
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+    loaded = set(done.stderr.split())
+    assert "torch" not in loaded
+    commands = {f"greedypig.cli.{name.replace('-', '_')}" for name in COMMANDS}
+    assert not loaded & commands
 
 
 @pytest.mark.parametrize("words", [[], ["explian"], ["explain"], ["--no-such"], ["report"]])
@@ -70,6 +122,44 @@ def test_a_misspelt_word_gets_the_nearest_one(call, words, near, program):
     assert code == 2
     assert near in err
     assert f"'{program} --help'" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Expected COMMAND (got nothing)."),
+        (["explain"], "Expected PHOTO (got nothing)."),
+        (["explain", "a.png", "--k"], "Expected a value after --k (got nothing)."),
+        (["explain", "a", "--k", "0"], "Expected --k as a whole number of at least 1 (got '0')."),
+        (["explain", "a.png", "--json=1"], "Expected no value after --json (got '1')."),
+        (["explain", "a.png", "--seed", "x"], "Expected --seed as a whole number (got 'x')."),
+        (["explain", "a", "--seconds", "0"], "Expected --seconds as a number above 0 (got '0')."),
+        (["select", "t.csv", "--task", "x"],
+         "Expected --task as one of 'classification', 'regression' (got 'x')."),
+        (["report", "a.gpig", "--zzz"], "Expected options of this command (got --zzz)."),
+    ],
+)  # fmt: skip
+def test_argparse_speaks_as_the_library_does(call, words, sentence):
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {sentence} ")
+
+
+def test_parameters_of_the_library_are_options_here(call, place):
+    (place / "edges.csv").write_text("from,to\n0,1\n")
+    code, _, err = call("compress", "edges.csv")
+    assert code == 2
+    assert "Try --nodes nodes.csv." in err
+
+
+def test_words_of_a_table_are_whole_on_a_narrow_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    heads = ["", "second opinion", "above full", "gradients"]
+    Terminal().table(heads, [["greedy-pig (regions)", "0.049", "0.054", "9"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    for word in ["greedy-pig", "(regions)", "opinion", "gradients"]:
+        assert any(word in line.split() for line in lines)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -213,7 +303,7 @@ def test_lines_are_broken_for_terminals_alone(place, monkeypatch, call):
     lines = out.splitlines()
     (head,) = [line for line in lines if "SIC" in line]
     assert "second opinion" in head
-    (wrote,) = [line for line in lines if "Wrote" in line]
+    (wrote,) = [line for line in lines if "wrote" in line]
     assert wrote.endswith("and every result")
     assert [line for line in lines if line.startswith("Within 60 gradients: ")]
     assert "\x1b" not in out + err
@@ -236,7 +326,8 @@ def test_durations_as_people_say_them():
 
 
 def test_the_hint_to_go_on_survives_a_dashed_name(capsys):
-    terminal = Terminal(command=("greedypig", "explain", "--k", "5", "--", "-a photo.png"))
+    words = ("greedypig", "explain", "--k", "5", "--", "-a photo.png")
+    terminal = Terminal(words, {"command": "explain", "resume": False})
     terminal.stopped("Stopped.")
     hint = "greedypig explain --resume --k 5 -- '-a photo.png'"
     assert capsys.readouterr().err.splitlines()[-1].strip() == hint

@@ -51,6 +51,26 @@ def test_what_is_no_result_is_told_and_the_others_are_done(call, place, result):
     assert "bad.gpig" in err
 
 
+def test_json_of_several_results_is_an_object_for_each(answers, place, result):
+    (place / "bad.gpig").write_text("hello")
+    done, failed = answers("report", "photo.gpig", "bad.gpig", code=1)
+    assert done == {"result": "photo.gpig", "files": ["photo.html"]}
+    assert set(failed) == {"result", "error"}
+
+
+def test_a_folder_gets_an_index_of_its_pages(call, place, result):
+    (place / "deep").mkdir()
+    (place / "deep" / "second.gpig").write_bytes(result.read_bytes())
+    (place / "deep" / "bad.gpig").write_text("hello")
+    code, out, _ = call("report", ".")
+    assert code == 1
+    assert out.splitlines()[-1] == "wrote index.html"
+    index = (place / "index.html").read_text()
+    assert 'href="./photo.html"' in index
+    assert 'href="./deep/second.html"' in index
+    assert "deep/bad.gpig" in index
+
+
 def test_a_foreign_page_is_left_alone(call, place, result):
     (place / "mine.html").write_text("<p>mine</p>")
     code, _, err = call("report", "photo.gpig", "--out", "mine.html")

@@ -345,7 +345,7 @@ def test_a_leaked_label_is_warned_of(call, place):
         (("--label", "y", "--k", "two"), "'two'"),
         (("--label", "y", "--drop", "w"), "'w'"),
         (("--label", "y", "--methods", "magic"), "'magic'"),
-        (("--label", "y", "--methods", "random"), "ranks columns first"),
+        (("--label", "y", "--methods", "random"), "the first one ranks columns"),
         (("--label", "y", "--valid", "none.parquet"), "none.parquet"),
         (("--label", "y", "--model", "tiny_tables:nothing"), "torch.nn.Module"),
         (("--label", "y", "--device", "abacus"), "a device of this machine"),

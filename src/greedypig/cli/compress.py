@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -24,47 +25,49 @@ from ..tensors.methods import FOR_EDGES
 from . import graph_model, options, outputs
 from .failures import DONE, UsageError, wrong_command
 from .graph_model import GraphJob
-from .methods import knobs_of
+from .options import knobs_of
 from .resumable import Session
 from .terminal import BOLD, Terminal
 
 DESCRIPTION = """\
-Keep the best edges of a graph. The paper's graph network is trained on it (or use your own), Greedy
-PIG orders the edges, and accuracy, agreement with the full graph's predictions and G are measured
-at 0, 5, … 100 % of the edges, beside PIG, sampling by 1/√(DᵢDⱼ) and random edges. Writes the graph
-of the kept edges, a table, a figure, the result and a page into a folder."""
+Keep the best edges of a graph, ordered by Greedy PIG. Compares accuracy, agreement with the full
+graph's predictions and G (the mean log-probability) with PIG, sampling by 1/√(DᵢDⱼ) and random
+edges. Writes the graph of the kept edges, a table, a figure, a page and the result.
+
+The paper's graph network is trained first (or use --model and --weights). All methods are measured
+at 0, 5, … 100 % of the edges; the edges of the first one are kept. A graph is graph.npz, tensors as
+.pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
 EXAMPLES = """\
   greedypig compress graph.npz --keep 0.5
   greedypig compress edges.csv --nodes nodes.csv --label topic --keep 0.3
-  greedypig compress graph.npz --model my_models:build --weights gcn.pt --methods greedy-pig,ig"""
+  greedypig compress graph.npz --model my_models:build --weights gcn.pt"""
 FILES = ("kept.npz", *(f"compression.{ending}" for ending in ("csv", "gpig", "html", "png")))
 FIRST = "greedy-pig"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig compress`."""
-    add = graph_model.add_options(
+    add = options.group(parser, "method").add_argument
+    words = "share of the edges to keep (default: 0.5)"
+    add("--keep", type=share, default=0.5, metavar="SHARE", help=words)
+    words = f"{', '.join(METHODS)} (default: all)"
+    names, default = options.names_of(METHODS), tuple(METHODS)
+    add("--methods", type=names, metavar="A,B,…", default=default, help=words)
+    graph_model.add_options(
         parser,
         folder="compressed",
         objective="log-probability",
         rounds=str(FOR_EDGES.rounds),
         steps=str(FOR_EDGES.steps),
-    ).add_argument
-    add("--keep", type=share, default=0.5, metavar="SHARE", help="of the edges (default: 0.5)")
-    words = f"of {', '.join(METHODS)}; the edges of the first one are kept (default: all)"
-    names, default = options.names_of(METHODS), tuple(METHODS)
-    add("--methods", type=names, metavar="A,B,…", default=default, help=words)
+    )
 
 
 def share(text: str) -> float:
     """The type of --keep."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share above 0 and up to 1, got {text!r}")
-    return value
+    with suppress(ValueError):
+        if 0 < float(text) <= 1:
+            return float(text)
+    raise options.wrong("a share above 0 and up to 1", text)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -85,7 +88,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         a = edge_order(method, job.network.model, graph, progress=session, **search)
         return a.with_notes({"trace": trace(judge, a.order, shares).record()})
 
-    with terminal.bar("") as bar:
+    with terminal.bar(graph.name) as bar:
         job.find_network(bar)
         with wrong_command():
             judge = Judge(job.network.model, graph)

@@ -30,25 +30,39 @@ from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
-from ..results.picture import unranked
+from ..results import verdicts
+from ..results.photo_notes import Notes
+from ..results.picture import feature_word, features_within, unranked
+from ..results.wording import chance, chance_cell, count, kept_settings, listed, setting
 from ..tensors.targets import Target
-from . import explain_output, methods, options, outputs
-from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence, wrong_command
-from .methods import Search
+from . import options, outputs
+from .failures import DONE, FAILED, USAGE, Stopped, Unfit, UsageError, sentence, wrong_command
+from .options import Search
+from .outputs import shown
 from .resumable import Session
-from .terminal import Bar, Terminal
+from .terminal import BOLD, Bar, Terminal, duration
 
 DESCRIPTION = """\
-Explain what an ImageNet network (or your own) uses in photos. For every photo it prints the class,
-its probability, and the probability with only the best 1, 5 and 10 % of the features present (by
-default a feature is one colour of one pixel). It writes photo.gpig (the result) and photo.html (a
-page to explore it) into the current directory or --out. The defaults take about 100 gradients per
-photo."""
+Explain which features of a photo a network uses. Prints the class, its probability, and the
+probability with only the best 1, 5 and 10 % of the features. Writes photo.gpig (the result) and
+photo.html (a page).
+
+Objective softmax is the probability of the class, log-likelihood the photo's own prediction,
+counterfactual a change of the prediction. Features are one colour of a pixel (elements), pixels,
+squares (grid), overlapping squares (windows), or regions along edges (superpixels). The default
+method is steady-pig for photos of 128 pixels or more with --objective softmax, sequential-gradient
+with log-likelihood, and greedy-pig otherwise: about 100 gradients per photo. With --rounds or
+--steps a --budget does not change the method: it stops early. A network of your own is a factory
+without arguments, in a module of the current directory too. A photo whose name begins with a dash
+goes behind --."""
 EXAMPLES = """\
   greedypig explain photo.jpg
   greedypig explain holiday/ --out results --judge mobilenet-v2
-  greedypig explain photo.jpg --class tabby --objective margin:lynx --features pixels
-  greedypig explain photo.jpg --model my_models:build --json > answer.json"""
+  greedypig explain photo.jpg --class tabby --objective margin:lynx --json"""
+EXPECTED = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)
+"""Reasons to stop that need no mention."""
+LIKELIHOOD, JUDGE = "--objective log-likelihood", "a second network (--judge)"
+UNSTABLE = "Try more --rounds, and compare what is selected first."
 DRAW: dict[str, Any] = {
     "kept": plots.kept,
     "without": plots.without,
@@ -63,15 +77,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig explain`."""
     options.add_photos(parser)
     options.add_model(parser)
-    options.add_features(methods.add_method(parser))
+    options.add_method(parser)
     options.add_hardware(parser)
-    output = options.group(parser, "output")
-    words = "a folder for the results; for one photo also a file, x.gpig or x.html"
-    output.add_argument("--out", metavar="PATH", help=words)
-    output.add_argument("--no-html", action="store_true", help="write no pages")
-    words = "kept (for a counterfactual: without), heatmap, overlay, order, curve"
-    output.add_argument("--pictures", action="store_true", help=f"also write PNG files: {words}")
-    options.add_resume(output)
+    words = "folder of the results; for one photo also x.gpig or x.html"
+    options.add_output(parser, words, "PATH")
+    add = options.group(parser, "output").add_argument
+    add("--no-html", action="store_true", help="write no pages")
+    words = "write PNG files too: kept, heatmap, overlay, order, curve"
+    add("--pictures", action="store_true", help=words)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -85,35 +98,35 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     names = photo_names(args.photos)
     stems = outputs.stems(args.out, list(names))
     files = {path: _files(stem, args) for path, stem in zip(names, stems, strict=True)}
-    index = stems[0].with_name("index.html") if len(stems) > 1 and not args.no_html else None
-    outputs.refuse_foreign([file for each in files.values() for file in each.values()])
-    outputs.refuse_foreign([] if index is None else [index])
+    index = stems[0].with_name("index.html")
+    if len(names) > 1 and not args.no_html:  # All photos share it.
+        files = {path: own | {"index": index} for path, own in files.items()}
+    outputs.refuse_foreign(file for each in files.values() for file in each.values())
     runs = [
         PhotoRun(path, name, new_session(files[path]["result"], args), search)
         for path, name in names.items()
     ]
     question = Question.of(args, terminal)
     results: dict[Path, gp.Attribution] = {}
-    failed: dict[str, str] = {}
+    failed: dict[Path, Exception] = {}
     with terminal.bar("") as bar:
         for each, a in explained(question, runs, terminal, bar, failed):
             _draw(a, files[each.path])
             results[each.path] = a
-    written = [file for path in results for file in files[path].values()]
-    if index is not None and results:
+    if results and "index" in files[next(iter(names))]:
         pages = {files[path]["page"].name: a for path, a in results.items()}
-        report.write_index(pages, index, failed=list(failed.items()))
-        written.append(index)
-    records = [explain_output.record(p, a, list(files[p].values())) for p, a in results.items()]
-    if list(results) == [Path(args.photos[0])]:
-        (a,) = results.values()
-        explain_output.show_photo(terminal, a, written)
-        terminal.result(records[0])
-    else:
-        explain_output.show_photos(terminal, list(results.values()), written)
-        paths = [fspath(file) for file in written]
-        terminal.result({"results": records, "failed": failed_record(failed), "files": paths})
-    return FAILED if failed else DONE
+        report.write_index(pages, index, failed=reasons(failed))
+    if len(names) == 1:
+        for path, a in results.items():
+            show_photo(terminal, a, list(files[path].values()))
+    elif results:
+        show_photos(terminal, list(results.values()), stems[0].parent if args.no_html else index)
+    for path in names:
+        if path in results:
+            terminal.result(record(path, results[path], list(files[path].values())))
+        else:
+            terminal.result({"photo": fspath(path), "error": sentence(failed[path])})
+    return exit_code(failed, len(names))
 
 
 def _files(stem: Path, args: argparse.Namespace) -> dict[str, Path]:
@@ -173,18 +186,17 @@ def explained(
     runs: Sequence[PhotoRun],
     terminal: Terminal,
     bar: Bar,
-    failed: dict[str, str],
+    failed: dict[Path, Exception],
 ) -> Iterator[tuple[PhotoRun, gp.Attribution]]:
     """Every run with its result. A photo that fails is not tried again.
 
-    failed: is filled with the reasons of failures, by the photos' paths.
+    failed: is filled with the photos that failed, and why.
     """
-    photos, unfit = {fspath(each.path) for each in runs}, 0
-    several = len(runs) > 1
+    photos, several = {each.path for each in runs}, len(runs) > 1
     for i, each in enumerate(runs):
-        path, session = fspath(each.path), each.session
-        if path in failed:
+        if each.path in failed:
             continue
+        session = each.session
         bar.label = f"{i + 1}/{len(runs)} {each.label}" if several else each.label
         terminal.subject = each.label if several else ""
         share = lambda i=i, session=session: i + session.share()  # noqa: E731
@@ -196,21 +208,23 @@ def explained(
         except (UsageError, Stopped, OSError, MissingPackage):
             raise
         except Exception as error:
-            failed[path] = reason = sentence(error)
-            unfit += isinstance(error, Unfit)
-            if unfit == len(photos) == 1:
-                raise UsageError(reason) from error
+            failed[each.path], reason = error, sentence(error)
+            path = fspath(each.path)
             terminal.fail(reason if path in reason or len(photos) == 1 else f"{path}: {reason}")
         else:
             yield each, a
     terminal.subject = ""
-    if unfit == len(photos):
-        raise UsageError("These settings fit none of the photos.")
 
 
-def failed_record(failed: Mapping[str, str]) -> list[dict[str, str]]:
-    """The failures for --json."""
-    return [{"photo": path, "reason": reason} for path, reason in failed.items()]
+def reasons(failed: Mapping[Path, Exception]) -> list[tuple[str, str]]:
+    """The photos that failed, each with a sentence."""
+    return [(fspath(path), sentence(error)) for path, error in failed.items()]
+
+
+def exit_code(failed: Mapping[Path, Exception], photos: int) -> int:
+    """Settings that fit none of the photos are a wrong command."""
+    unfit = [error for error in failed.values() if isinstance(error, Unfit)]
+    return USAGE if len(unfit) == photos else FAILED if failed else DONE
 
 
 @dataclass(frozen=True)
@@ -298,3 +312,119 @@ def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
     translate = None if judge is None else translation(model, judge)
     if translate is not None:
         translate(x)
+
+
+def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
+    """The lines of a single photo."""
+    about, notes, total = a.about, Notes.of(a), a.features.count
+    head = f"{about['source']}: {about['class']}, probability {chance(about['probability'])}"
+    terminal.say(head, BOLD)
+    if not notes.predicted:
+        best, probability = about["predictions"][0]
+        terminal.say(f"(the network predicts {best}, {chance(probability)})", indent=2)
+    terminal.say(_method(a), indent=2)
+    words = "without the best" if about["removed"] else "only the best"
+    whole = "" if a.features.kind == "elements" else ", whole"
+    rows = [["", f"baseline alone ({about['baseline']})", chance_cell(about["nothing"]), ""]]
+    for share, probability in (about["removed"] or about["kept"]).items():
+        features = (
+            f"{features_within(a, float(share)):,} of {total:,} {feature_word(a, total)}{whole}"
+        )
+        label = f"{words} {100 * float(share):3g} %"
+        rows.append(["", label, chance_cell(probability), features])
+    terminal.table(["", "", "", ""], rows, names=2)
+    if a.selected < features_within(a, max(SHARES)):
+        terminal.say(
+            f"selected {a.selected:,} of {total:,} {feature_word(a, total)}; the others are "
+            "ranked by their last score",
+            indent=2,
+        )
+    if "second-opinion" in about["curves"]:
+        terminal.say(_second(about), indent=2)
+    fall, excess = verdicts.fall(notes), verdicts.excess(notes)
+    if fall is not None:
+        terminal.caution(f"{fall} {UNSTABLE}", 2)
+    elif excess is not None:
+        advice = verdicts.advice(notes, LIKELIHOOD, JUDGE)
+        terminal.caution(f"{excess} {advice}".rstrip(), 2)
+    why = "" if a.stop in EXPECTED else f" ({a.stop})"
+    terminal.say(f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}{why}", indent=2)
+    terminal.say(outputs.wrote(files), indent=2)
+
+
+def _method(a: gp.Attribution) -> str:
+    """The method that ran, with its knobs."""
+    return f"method {a.settings.get('method')}: {setting(kept_settings(a))}"
+
+
+def _second(about: Any) -> str:
+    curve = about["curves"]["second-opinion"]
+    own = about["curves"].get("softmax") or about["curves"]["deletion"]
+    whole = curve["values"][0 if about["removed"] else -1]
+    return (
+        f"area under the curve: {own['auc']:.3f} by {about['model']}, {curve['auc']:.3f} by the "
+        f"judge {curve['judge']}; whole photo: {chance(about['probability'])} and {chance(whole)}"
+    )
+
+
+def show_photos(terminal: Terminal, results: Sequence[gp.Attribution], where: Path) -> None:
+    """A row for each photo, and below the table what concerns all of them.
+
+    where: the page of all results, or their folder.
+    """
+    terminal.say(_method(results[0]))
+    without = "−" if results[0].about["removed"] else ""
+    numbers = ["all", *(f"{without}{100 * share:g} %" for share in SHARES)]
+    if results[0].about["judge"]:
+        numbers += ["AUC", "judge"]
+    terminal.table(["photo", "class", *numbers], [_row(a) for a in results], names=2)
+    gradients, seconds = sum(a.gradients_used for a in results), sum(a.seconds for a in results)
+    terminal.say(
+        f"{count(len(results), 'photo')}, {count(gradients, 'gradient')}, {duration(seconds)}. "
+        f"Results in {shown(where)}"
+    )
+    notes = [Notes.of(a) for a in results]
+    if lost := [str(n.source) for n in notes if n.fall() is not None]:
+        terminal.caution(f"{listed(lost)}: the explanation does not hold. {UNSTABLE}")
+    if higher := [n for n in notes if n.excess() is not None]:
+        advised = next((n for n in higher if n.advises_log_likelihood), higher[0])
+        text = (
+            f"{count(len(higher), 'photo')} with a part of the features that gives a higher "
+            f"probability than the whole photo. {verdicts.advice(advised, LIKELIHOOD, JUDGE)}"
+        )
+        terminal.caution(text.rstrip())
+
+
+def _row(a: gp.Attribution) -> list[str]:
+    """The cells of one photo."""
+    about, curves = a.about, a.about["curves"]
+    mark = "" if Notes.of(a).excess() is None else " ▲"
+    shares = (about["probability"], *(about["removed"] or about["kept"]).values())
+    cells = [f"{about['source']}{mark}", about["class"], *map(chance_cell, shares)]
+    if about["judge"]:
+        own = curves.get("softmax") or curves["deletion"]
+        cells += [f"{own['auc']:.3f}", f"{curves['second-opinion']['auc']:.3f}"]
+    return cells
+
+
+def record(path: Path, a: gp.Attribution, files: Sequence[Path]) -> dict[str, Any]:
+    """The object of --json for one photo."""
+    about, notes = a.about, Notes.of(a)
+    excess, fall = notes.excess(), notes.fall()
+    same = ("class", "target", "probability", "predictions", "kept", "removed", "nothing")
+    return {
+        "photo": fspath(path),
+        **{key: about[key] for key in same},
+        "excess": None if excess is None else {"share": excess[0], "probability": excess[1]},
+        "fall": None if fall is None else fall._asdict(),
+        "method": a.settings["method"],
+        "order": a.order.tolist(),
+        "selected": a.selected,
+        "curve": next(iter(about["curves"].values())),
+        "curves": about["curves"],
+        "gradients": a.gradients_used,
+        "seconds": a.seconds,
+        "stop": a.stop.name.lower(),
+        "settings": dict(a.settings) | {"model": about["model"]},
+        "files": [fspath(file) for file in files],
+    }

@@ -22,15 +22,17 @@ from ..tensors.methods import FOR_NODES
 from . import graph_model, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
-from .methods import knobs_of
+from .options import knobs_of
 from .resumable import Session
 from .terminal import BOLD, Terminal
 
 DESCRIPTION = """\
-Explain the prediction of a graph network for one node: a connected subgraph of the k best edges
-around the node, the objective and the probability with only the first 1, 2, … of them, and the same
-for random connected edges. The paper's network is trained on the graph (or use your own). Writes
-the result, a drawing and a page into a folder."""
+Explain a graph network's prediction for one node by a connected subgraph of its k best edges, with
+the objective and the probability after each edge, and the same for random subgraphs. Writes the
+result, a drawing and a page.
+
+The paper's network is trained first (or use --model and --weights). A graph is graph.npz, tensors
+as .pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
 EXAMPLES = """\
   greedypig explain-node graph.npz --node 42 --k 20
   greedypig explain-node edges.csv --nodes nodes.csv --node paper-17 --json"""
@@ -38,21 +40,23 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig explain-node`."""
-    parser.add_argument("--node", required=True, metavar="NODE", help="its number from 0, or name")
-    group = graph_model.add_options(
+    graph_model.add_options(
         parser,
         folder="nodes",
         objective="log-likelihood",
         rounds="one for every edge",
         steps=str(FOR_NODES.steps),
     )
+    words = "the node's number from 0, or its name"
+    options.group(parser, "input").add_argument("--node", required=True, metavar="NODE", help=words)
     numbers = {
         "k": (20, "edges to select (default: 20)"),
         "hops": (None, "steps from the node (default: the network's depth)"),
         "draws": (10, "random subgraphs to compare with (default: 10)"),
     }
     for name, (default, text) in numbers.items():
-        group.add_argument(f"--{name}", type=options.whole, default=default, metavar="N", help=text)
+        add = options.group(parser, "method").add_argument
+        add(f"--{name}", type=options.whole, default=default, metavar="N", help=text)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -66,7 +70,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     def explain(saved: gp.Attribution | None) -> gp.Attribution:
         return _with_notes(_edges(job, node, session, saved), job, node)
 
-    with terminal.bar("") as bar:
+    with terminal.bar(graph.name) as bar:
         job.find_network(bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
         bar.follow(session.share, 1)

@@ -29,8 +29,11 @@ def wrong_command() -> Iterator[None]:
         yield
     except (UsageError, Stopped, MissingPackage, DiskFull):
         raise
-    except (GreedyPigError, FileNotFoundError) as error:
+    except GreedyPigError as error:
         raise UsageError(" ".join(str(error).split())) from error
+    except FileNotFoundError as error:
+        missing = f"Expected a file at {error.filename} (got nothing there)."
+        raise UsageError(missing if error.filename else str(error)) from error
 
 
 def sentence(error: BaseException, debug: bool = False) -> str:

@@ -14,15 +14,15 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ..core.attribution import Attribution
-from ..core.errors import first_line
+from ..core.errors import GreedyPigError, first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
-from ..graphs.files import KINDS, read_tensors
+from ..graphs.compression import logits_of
+from ..graphs.files import read_tensors
 from ..graphs.objectives import OBJECTIVES
 from ..images.from_spec import build
 from ..results.wording import count
 from . import options, outputs
 from .failures import Stopped, UsageError, wrong_command
-from .methods import add_rounds
 from .resumable import Explain, Session
 from .terminal import Bar, Terminal, duration
 
@@ -37,13 +37,15 @@ TRAINING = {
 
 def add_options(
     parser: argparse.ArgumentParser, *, folder: str, objective: str, rounds: str, steps: str
-) -> argparse._ArgumentGroup:
-    """All options that the graph commands share; returns the group of the method.
+) -> None:
+    """All options that the graph commands share.
 
     folder: how the default folder's name ends. objective, rounds, steps: the defaults, in words.
     """
-    parser.add_argument("graph", metavar="GRAPH", help=KINDS)
-    add = options.group(parser, "graph").add_argument
+    add = options.group(parser, "input").add_argument
+    add(
+        "graph", metavar="GRAPH", help="graph.npz, .pt, .safetensors, a table of edges, or a folder"
+    )
     words = "the table of nodes, for an edge list as CSV or Parquet"
     add("--nodes", metavar="FILE", help=words)
     words = "its column of classes (default: label, y or class)"
@@ -57,14 +59,13 @@ def add_options(
     add("--weights", metavar="FILE", help=words)
     for name, words in TRAINING.items():
         add(f"--{name}", type=options.whole, metavar="N", help=words)
-    method = options.group(parser, "method")
+    add = options.group(parser, "method").add_argument
     names = [name for name in OBJECTIVES if name != "label-loss"]
     words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
-    method.add_argument("--objective", default=objective, choices=names, metavar="NAME", help=words)
-    add_rounds(method, rounds, steps)
+    add("--objective", default=objective, choices=names, metavar="NAME", help=words)
+    options.add_rounds(parser, rounds, steps)
     options.add_hardware(parser, batch_size=False)
-    options.add_folder(parser, f"graph-{folder}")
-    return method
+    options.add_output(parser, f"folder of the results (default: GRAPH-{folder})")
 
 
 @dataclass(frozen=True)
@@ -190,13 +191,22 @@ class GraphJob:
                     f"Expected the weights of {args.model} in {args.weights} "
                     f"(got: {first_line(error) or type(error).__name__})."
                 ) from error
-        return Network(model.eval().requires_grad_(False), args.model, {}, None)
+        model.eval().requires_grad_(False)
+        try:
+            logits_of(model, graph)(None)
+        except GreedyPigError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"Expected {args.model} to take (x, edge_index, edge_weight) "
+                f"(got {type(error).__name__}: {first_line(error)})."
+            ) from error
+        return Network(model, args.model, {}, None)
 
     def finish(self, a: Attribution, own: dict[str, Any], files: Sequence[Path]) -> None:
         """Print what all graph commands have cost and written, and the object of --json."""
-        names = ", ".join(outputs.shown(file) for file in files)
-        line = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote {names}"
-        self.terminal.say(line)
+        cost = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}"
+        self.terminal.say(f"{cost}; {outputs.wrote(files)}")
         settings = {"model": self.network.name, "seed": self.args.seed}
         self.terminal.result(
             own

@@ -6,6 +6,7 @@ A command's module is imported when it is called, so that `greedypig --help` nee
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -13,15 +14,16 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from shutil import get_terminal_size
 from types import ModuleType
 from typing import Any, NoReturn
 
 from ..core.errors import DiskFull, MissingPackage, did_you_mean
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
-from .terminal import Terminal, visible
+from .terminal import LARGEST_WIDTH, Terminal, visible
 
 COMMANDS = {
     "explain": "which features of a photo a network uses, and its probability with only those",
@@ -33,6 +35,17 @@ COMMANDS = {
 }
 """The subcommands with a line of help, in its order."""
 DEBUG = "GREEDYPIG_DEBUG"
+SENTENCES = {
+    r"^the following arguments are required: (.*)": r"Expected \1 (got nothing)",
+    r"^argument (\S+): invalid choice: (.*) \(choose from (.*)\)": (
+        r"Expected \1 as one of \3 (got \2)"
+    ),
+    r"^argument (\S+): expected one argument": r"Expected a value after \1 (got nothing)",
+    r"^argument (\S+): expected": r"Expected \1 as",
+    r"^argument (\S+): ignored explicit argument (.*)": r"Expected no value after \1 (got \2)",
+    r"^unrecognized arguments: (.*)": r"Expected options of this command (got \1)",
+}
+"""Messages of argparse, and how they are worded here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,23 +72,17 @@ def run_program(
         with _interrupts(deferred=False):
             with _interrupts(deferred=True):
                 args = build(words).parse_args(words)
-            terminal = Terminal(
-                json_wanted=args.json,
-                quiet=args.quiet,
-                command=(program, *words),
-                subcommand="command" in args,
-                resumable="resume" in args,
-            )
-            with _short_warnings(terminal, option="outputs" in args):
+            terminal = Terminal((program, *words), vars(args))
+            with _short_warnings(terminal):
                 code = _run(args, terminal)
-    except SystemExit as end:  # argparse has printed its message, or the reader of a pipe is gone.
+    except SystemExit as end:  # argparse has printed the help, or the reader of a pipe is gone.
         code = int(end.code or 0)
     except KeyboardInterrupt:  # While the command was loaded.
-        _complain(f"Stopped. Start again with:\n  {program} {shlex.join(words)}")
-        code = FAILED
+        code = _complain(words, f"Stopped. Start again with:\n  {program} {shlex.join(words)}")
+    except UsageError as error:  # argparse does not understand the words.
+        code = _complain(words, str(error), USAGE)
     except MissingPackage as error:  # There is no rich, so no terminal.
-        _complain(str(error))
-        code = FAILED
+        code = _complain(words, str(error))
     except OSError:  # The help could not be printed.
         code = FAILED
     return _flushed(code)
@@ -97,8 +104,17 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         if isinstance(error, DiskFull) and terminal.speaks:
             terminal.stopped(sentence(error))
             return FAILED
-        terminal.fail(sentence(error, debug))
+        terminal.end(sentence(error, debug))
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _complain(words: Sequence[str], text: str, code: int = FAILED) -> int:
+    """An error before there is a terminal, or without rich; returns the exit code."""
+    with suppress(OSError):
+        print(f"error: {visible(text)}", file=sys.stderr)
+        if "--json" in words:
+            print(json.dumps({"error": text}))
+    return code
 
 
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -109,16 +125,16 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         prog="greedypig",
         description="Which few features does a trained model really use?",
         epilog="example:\n  greedypig explain photo.jpg\n\n"
-        "'greedypig COMMAND --help' describes a command.\n"
+        "'greedypig COMMAND --help' describes a command.\n\n"
         "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
     )
     parser.add_argument("--version", action="version", version=f"greedypig {__version__}")
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser, title="commands"
     )
     for name, line in COMMANDS.items():
-        added = subparsers.add_parser(name, help=line)
+        added = subparsers.add_parser(name, help=line, add_help=False)
         if name == next(iter(words), None):
             _configure(added, module_of(name))
     return parser
@@ -131,30 +147,66 @@ def module_of(name: str) -> ModuleType:
 
 def command_parser(program: str, command: ModuleType) -> argparse.ArgumentParser:
     """The parser of a program that is one command."""
-    parser = _Parser(prog=program)
+    parser = _Parser(prog=program, add_help=False)
     _configure(parser, command)
     return parser
 
 
 def _configure(parser: argparse.ArgumentParser, command: ModuleType) -> None:
+    """Add a command's options and help. --help is short, --help-all is whole."""
     from . import options
 
-    parser.description = command.DESCRIPTION
-    parser.epilog = f"examples:\n{command.EXAMPLES.rstrip()}"
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = _Formatter
     parser.allow_abbrev = False
     parser.set_defaults(run=command.run)
+    for title in ("input", "model", "method", "output"):  # In this order.
+        options.group(parser, title)
     command.configure(parser)
-    output = options.group(parser, "output")
-    output.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON object on standard output and nothing else there",
-    )
-    output.add_argument("--quiet", "-q", action="store_true", help="print errors only")
-    output.add_argument(
-        "--debug", action="store_true", help=f"show the traceback of an error (or set {DEBUG}=1)"
-    )
+    add = options.group(parser, "output").add_argument
+    add("--json", action="store_true", help="print JSON and nothing else on standard output")
+    add("--quiet", "-q", action="store_true", help="print errors only")
+    words = f"show the traceback of an error (or set {DEBUG}=1)"
+    add("--debug", action="store_true", help=words)
+    needed = [action for action in parser._actions if action.required]
+    words = " ".join(" ".join([*a.option_strings, str(a.metavar)]) for a in needed)
+    parser.usage = f"%(prog)s [options] {words}"
+    hidden = {a: a.help for a in parser._actions if options.RARE & set(a.option_strings)}
+    for action in hidden:
+        action.help = argparse.SUPPRESS
+    add("--help-all", action=_HelpAll, hidden=hidden, text=command.DESCRIPTION)
+    add("--help", "-h", action="help", help=argparse.SUPPRESS)
+    parser.description = command.DESCRIPTION.split("\n\n")[0]
+    parser.epilog = f"examples:\n{command.EXAMPLES.rstrip()}"
+
+
+class _HelpAll(argparse.Action):
+    """Print the help with every option and the whole description, and end."""
+
+    def __init__(
+        self, *, hidden: Mapping[argparse.Action, str | None], text: str, **more: Any
+    ) -> None:
+        super().__init__(**more, nargs=0, default=argparse.SUPPRESS, help="show all options")
+        self._hidden, self._text = hidden, text
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        for action, text in self._hidden.items():
+            action.help = text
+        parser.description = self._text
+        parser.print_help()
+        parser.exit()
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Lines of at most 100 columns; paragraphs are filled, and examples left as they are."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(get_terminal_size().columns, LARGEST_WIDTH)
+        super().__init__(prog, max_help_position=22, width=width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        parts = text.split("\n\n")
+        return "\n\n".join(p if p.startswith("example") else fill(p, width, indent) for p in parts)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -168,19 +220,14 @@ class _Parser(argparse.ArgumentParser):
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        """Print the message in one line, and end."""
-        pattern = r"(?:COMMAND: invalid choice: '|unrecognized arguments: )([^\s'=]+)"
-        word = re.search(pattern, message)
-        known = [*self._option_string_actions, *(COMMANDS if "COMMAND" in message else ())]
+        """Raise the message as a sentence of ours, with the nearest word."""
+        for pattern, ours in SENTENCES.items():
+            message = re.sub(pattern, ours, message)
+        names = re.search(r"(?:one of|among) (.*) \(got", message)
+        known = self._option_string_actions if names is None else re.split("[', ]+", names[1])
+        word = re.search(r"\(got '?([^\s'=)]{2,})", message)
         hint = "" if word is None else did_you_mean(word[1], known)
-        _complain(f"{message}.{hint} Try '{self.prog} --help'.")
-        raise SystemExit(USAGE)
-
-
-def _complain(text: str) -> None:
-    """An error before there is a terminal, or without rich."""
-    with suppress(OSError):
-        print(f"error: {visible(text)}", file=sys.stderr)
+        raise UsageError(f"{message}.{hint} Try '{self.prog} --help'.")
 
 
 @contextmanager
@@ -211,11 +258,8 @@ def _interrupts(*, deferred: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _short_warnings(terminal: Terminal, option: bool) -> Iterator[None]:
-    """Print warnings in one line each, without their place in the code, and each once.
-
-    option: does the command have --outputs? Then warnings name it.
-    """
+def _short_warnings(terminal: Terminal) -> Iterator[None]:
+    """Print warnings in one line each, without their place in the code, and each once."""
     with warnings.catch_warnings():
         # Python shows a text once; here it is shown for each input that it is about.
         warnings.simplefilter("always", UserWarning, append=True)
@@ -223,8 +267,6 @@ def _short_warnings(terminal: Terminal, option: bool) -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             text = " ".join(str(message).split())
-            if option:
-                text = re.sub(r"""outputs=["'](\w+)["']""", r"--outputs \1", text)
             text = f"{terminal.subject}: {text}" if terminal.subject else text
             if text not in printed and issubclass(category, UserWarning):
                 printed.add(text)

@@ -7,92 +7,168 @@ network is loaded, where that can be known.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import torch
 
 import greedypig as gp
 
+from ..core.layout import Layout
+from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
+from ..core.stopping import Stop
 from ..images.networks.pretrained import NAMES as MODELS
 from ..tensors import baselines, targets
-from .failures import UsageError
+from ..tensors.methods import choose, within
+from .failures import UsageError, wrong_command
 
-FEATURES = "elements, pixels, grid:16, windows:8, superpixels[:100]"
+FEATURES = ("elements", "pixels", "grid:16", "windows:8", "superpixels[:100]")
+METHODS = (
+    *("greedy-pig", "steady-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig"),
+    *("guided-ig", "random"),
+)
+"""The methods for photos."""
+RARE = frozenset(
+    (
+        *("--outputs", "--baseline", "--batch-size", "--hidden", "--layers", "--epochs"),
+        *("--rounds", "--steps", "--schedule", "--seconds", "--hops", "--draws", "--directed"),
+        *("--no-html", "--quiet", "--debug"),
+    )
+)
+"""Options that only --help-all shows."""
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
-    """The group of options with this title: "model", "method", "hardware" or "output"."""
+    """The group of options with this title: "input", "model", "method" or "output"."""
     for known in parser._action_groups:
         if known.title == title:
             return known
     return parser.add_argument_group(title)
 
 
+def first_is_default(names: Sequence[str]) -> str:
+    """Names for a line of help."""
+    return ", ".join([f"{names[0]} (default)", *names[1:]])
+
+
 def add_photos(parser: argparse.ArgumentParser) -> None:
     """The photos and folders."""
-    words = (
-        "a photo, a folder of photos (with its subfolders), or a quoted pattern; put a name that "
-        "begins with a dash behind --"
-    )
-    parser.add_argument("photos", nargs="+", metavar="PHOTO", help=words)
+    words = "photos, folders of photos (with subfolders), quoted patterns"
+    group(parser, "input").add_argument("photos", nargs="+", metavar="PHOTO", help=words)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The network, the class, the objective and the baseline."""
+    """The network, the class, the objective, the baseline and the judge."""
     add = group(parser, "model").add_argument
-    words = f"{', '.join(MODELS)}, or package.module:factory for your own (default: %(default)s)"
-    add("--model", default="efficientnet-lite0", metavar="NAME", help=words)
+    words = f"{first_is_default(MODELS)}, or your own as package.module:factory"
+    add("--model", default=MODELS[0], metavar="NAME", help=words)
     words = "what your own model returns (default: its attribute outputs, else logits)"
     add("--outputs", choices=("logits", "probabilities"), help=words)
-    words = "the class to explain: number, name or WordNet id (default: the predicted class)"
+    words = "number, name or WordNet id (default: the predicted class)"
     add("--class", dest="class_", metavar="CLASS", help=words)
-    words = (
-        f"what to maximise: {', '.join(targets.NAMES)}; margin:CLASS names the other class. "
-        "softmax: the probability of the class; log-likelihood: the photo's own prediction; "
-        "counterfactual: a change of the prediction (default: %(default)s)"
-    )
-    add("--objective", default="softmax", metavar="NAME", help=words)
+    words = first_is_default(targets.NAMES).replace("margin", "margin[:CLASS]")
+    add("--objective", type=objective, default="softmax", metavar="NAME", help=words)
     words = (
         f"what an absent feature looks like: {', '.join(baselines.NAMES)} or a number; several "
         "with commas are averaged (default: %(default)s)"
     )
     add("--baseline", default="gray", metavar="NAME", help=words)
-    words = "a second network, named as for --model, that evaluates the selected features too"
-    add("--judge", metavar="MODEL", help=words)
+    words = "a second network that evaluates the selected features too"
+    add("--judge", metavar="NAME", help=words)
 
 
 def add_hardware(parser: argparse.ArgumentParser, *, batch_size: bool = True) -> None:
     """The device, and the seed of everything random."""
-    add = group(parser, "hardware").add_argument
-    add("--seed", type=int, default=0, help="seed of everything random (default: 0)")
-    add("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
+    add = group(parser, "model").add_argument
+    add("--device", metavar="NAME", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     if batch_size:
         words = "inputs evaluated at once (default: as many as fit into memory)"
         add("--batch-size", type=whole, metavar="N", help=words)
+    words = "seed of everything random (default: 0)"
+    group(parser, "method").add_argument("--seed", type=seed, metavar="N", default=0, help=words)
 
 
-def add_features(method: argparse._ArgumentGroup) -> None:
+def add_features(parser: argparse.ArgumentParser) -> None:
     """What one feature is."""
-    words = (
-        f"what one feature is: {FEATURES}; that is one colour of a pixel, a pixel, a square, "
-        "overlapping squares, a region along edges (default: %(default)s)"
+    words = first_is_default(FEATURES)
+    add = group(parser, "method").add_argument
+    add("--features", default=FEATURES[0], metavar="NAME", help=words)
+
+
+def add_method(parser: argparse.ArgumentParser) -> None:
+    """The method, and when to stop."""
+    add = group(parser, "method").add_argument
+    words = f"{', '.join(METHODS)} (default: chosen)"
+    add("--method", metavar="NAME", choices=METHODS, help=words)
+    add_features(parser)
+    add("--k", type=whole, metavar="N", help="select N features (default: all)")
+    words = "take at most N gradients: fewer rounds, then fewer steps"
+    add("--budget", type=whole, metavar="N", help=words)
+    add("--seconds", type=above_zero, metavar="S", help="stop after S seconds")
+    add_rounds(
+        parser,
+        "20; steady-pig 33; 100 where a round is one gradient",
+        "5; steady-pig 3; in all, of ig and of each copy of smooth-ig 50, blur-ig 100, "
+        "guided-ig 200",
     )
-    method.add_argument("--features", default="elements", metavar="NAME", help=words)
 
 
-def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
-    """The folder of the results, and going on after Ctrl-C. default: its name, in words."""
-    output = group(parser, "output")
-    words = f"folder of the results (default: {default})"
-    output.add_argument("--out", metavar="FOLDER", help=words)
-    add_resume(output)
+def add_rounds(parser: argparse.ArgumentParser, rounds: str, steps: str) -> None:
+    """The options of a greedy method's rounds; rounds, steps: their defaults in words."""
+    add = group(parser, "method").add_argument
+    words = f"rounds of greedy methods (default: {rounds})"
+    add("--rounds", type=whole, metavar="N", help=words)
+    words = f"gradients per round (default: {steps})"
+    add("--steps", type=whole, metavar="N", help=words)
+    words = "features per round: geometric (the default) takes few at first, equal as many in each"
+    add("--schedule", choices=("geometric", "equal"), help=words)
 
 
-def add_resume(output: argparse._ArgumentGroup) -> None:
-    """Going on after Ctrl-C."""
-    words = "go on where the same command was stopped"
-    output.add_argument("--resume", action="store_true", help=words)
+def add_output(parser: argparse.ArgumentParser, words: str, metavar: str = "FOLDER") -> None:
+    """Where the results go, and going on after Ctrl-C. words: the help of --out."""
+    add = group(parser, "output").add_argument
+    add("--out", metavar=metavar, help=words)
+    add("--resume", action="store_true", help="go on where the same command was stopped")
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to explain: the method, its knobs, and when to stop."""
+
+    method: Any = None
+    """A name or an object; None where it is chosen by what is explained."""
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    k: int | None = None
+    stop: Stop = field(default_factory=Stop)
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> Search:
+        """Read the options; whatever is wrong with them is a `UsageError`."""
+        knobs = knobs_of(args)
+        with wrong_command():
+            if args.method is not None:
+                with_knobs(as_method(args.method), **knobs)
+            stop = Stop(gradients=args.budget, seconds=args.seconds)
+        return Search(args.method, knobs, args.k, stop)
+
+    def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:
+        """The method for an input of this layout; a budget plans rounds that are not named."""
+        method = choose(layout, objective) if self.method is None else as_method(self.method)
+        if self.method is None and "steps" in self.knobs and isinstance(method, SequentialGradient):
+            method = GreedyPIG()
+        method = with_knobs(method, **self.knobs)
+        if self.stop.gradients is None or {"rounds", "steps"} & set(self.knobs):
+            return method
+        return within(method, max(1, self.stop.gradients // baselines))
+
+
+def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The knobs that were given."""
+    knobs = {"rounds": args.rounds, "steps": args.steps, "schedule": args.schedule}
+    return {name: value for name, value in knobs.items() if value is not None}
 
 
 def features(text: str) -> Any:
@@ -105,7 +181,7 @@ def features(text: str) -> Any:
         return gp.superpixels()
     if kind in makers and number.isdecimal() and int(number) > 0:
         return makers[kind](int(number))
-    raise UsageError(f"Expected --features as one of {FEATURES} (got {text!r}).")
+    raise UsageError(f"Expected --features as one of {', '.join(FEATURES)} (got {text!r}).")
 
 
 def baseline(text: str) -> Any:
@@ -145,8 +221,7 @@ def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
         words = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
         for word in words or [""]:
             if word not in known:
-                expected = f"expected names with commas, among {', '.join(known)}"
-                raise argparse.ArgumentTypeError(f"{expected}, got {word!r}")
+                raise wrong(f"names with commas, among {', '.join(known)}", word)
         return tuple(words)
 
     return names
@@ -155,5 +230,33 @@ def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
 def whole(text: str) -> int:
     """The type of options that count something."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+        raise wrong("a whole number of at least 1", text)
     return int(text)
+
+
+def seed(text: str) -> int:
+    """The type of --seed."""
+    with suppress(ValueError):
+        return int(text)
+    raise wrong("a whole number", text)
+
+
+def above_zero(text: str) -> float:
+    """The type of options that measure something."""
+    with suppress(ValueError):
+        if 0 < float(text) < inf:
+            return float(text)
+    raise wrong("a number above 0", text)
+
+
+def objective(text: str) -> str:
+    """The type of --objective."""
+    name, colon, _ = text.partition(":")
+    if name not in targets.NAMES or (colon and name != "margin"):
+        raise wrong(f"one of {', '.join(targets.NAMES)}, or margin:CLASS", text)
+    return text
+
+
+def wrong(expected: str, text: str) -> argparse.ArgumentTypeError:
+    """The error of an option's value; `main` begins it with the option."""
+    return argparse.ArgumentTypeError(f"expected {expected} (got {text!r})")

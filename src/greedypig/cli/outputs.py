@@ -54,9 +54,8 @@ def folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"Expected a folder for the results at {path} (got {error.strerror or error})."
-        ) from error
+        got = "a file" if path.is_file() else error.strerror or error
+        raise UsageError(f"Expected a folder for the results at {path} (got {got}).") from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise UsageError(
             f"Expected a folder that may be written to at {path} (got none). Try --out FOLDER."
@@ -86,6 +85,14 @@ def shown(path: Path) -> str:
         return min(str(path), os.path.relpath(path), key=len)
     except ValueError:  # Another drive.
         return str(path)
+
+
+def wrote(files: Sequence[Path]) -> str:
+    """Files for a line of output: those of one folder after its name."""
+    folders = {file.parent for file in files}
+    if len(folders) > 1 or Path(".") in folders:
+        return f"wrote {', '.join(map(shown, files))}"
+    return f"wrote {shown(files[0].parent)}/: {', '.join(file.name for file in files)}"
 
 
 def write_csv(file: Path, rows: Iterable[Sequence[Any]]) -> None:

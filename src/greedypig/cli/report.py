@@ -18,8 +18,7 @@ from .terminal import Terminal
 
 DESCRIPTION = """\
 Write the page of saved results again. Everything on it comes from the .gpig file: no model, no
-photo and no network connection are needed. With a folder, index.html links
-all pages."""
+photo and no network connection are needed. With a folder, index.html links all pages."""
 EXAMPLES = """\
   greedypig report photo.gpig --open
   greedypig report results/*.gpig --out pages"""
@@ -27,15 +26,12 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig report`."""
-    parser.add_argument("results", nargs="+", metavar="RESULT", help="a .gpig file, or a folder")
-    output = options.group(parser, "output")
-    output.add_argument(
-        "--out",
-        metavar="PATH",
-        help="a folder for the pages; for one result also a file, x.html (default: beside the "
-        "result)",
-    )
-    output.add_argument("--open", action="store_true", help="show the page in the browser")
+    words = "a .gpig file, or a folder"
+    options.group(parser, "input").add_argument("results", nargs="+", metavar="RESULT", help=words)
+    add = options.group(parser, "output").add_argument
+    words = "folder of the pages; for one result also a file, x.html (default: beside the result)"
+    add("--out", metavar="PATH", help=words)
+    add("--open", action="store_true", help="show the page in the browser")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -43,33 +39,31 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     sources = _sources(args.results)
     stems = sources if args.out is None else outputs.stems(args.out, sources)
     pages = [stem.with_name(f"{stem.name.removesuffix('.gpig')}.html") for stem in stems]
-    outputs.refuse_foreign(pages)
-    folders = [args.out, *(given for given in args.results if Path(given).is_dir())]
-    folder = next(filter(None, folders), None) if len(sources) > 1 else None
-    index = None if folder is None else Path(folder) / "index.html"
-    outputs.refuse_foreign([index] if index else [])
+    folders = [path for path in (args.out, *args.results) if path and Path(path).is_dir()]
+    index = Path(folders[0]) / "index.html" if folders and len(sources) > 1 else None
+    outputs.refuse_foreign([*pages, *([] if index is None else [index])])
     written: dict[Path, gp.Attribution] = {}
-    failed: list[dict[str, str]] = []
+    failed: dict[str, str] = {}
     for source, page in zip(sources, pages, strict=True):
         try:
             a = gp.load(source)
             report.write(a, page)
         except GreedyPigError as error:
-            failed.append({"result": fspath(source), "reason": str(error)})
+            failed[fspath(source)] = sentence(error)
             terminal.fail(sentence(error))
-            continue
-        written[page] = a
-        terminal.say(f"wrote {outputs.shown(page)}")
+            terminal.result({"result": fspath(source), "error": sentence(error)})
+        else:
+            written[page] = a
+            terminal.say(f"wrote {outputs.shown(page)}")
+            terminal.result({"result": fspath(source), "files": [fspath(page)]})
     files = list(written)
     if index is not None and written:
         links = {Path(relpath(page, index.parent)).as_posix(): a for page, a in written.items()}
-        lost = [(failure["result"], failure["reason"]) for failure in failed]
-        report.write_index(links, index, failed=lost)
+        report.write_index(links, index, failed=list(failed.items()))
         files.append(index)
         terminal.say(f"wrote {outputs.shown(index)}")
-    for page in files[-1:] if args.open else []:
-        webbrowser.open(page.resolve().as_uri())
-    terminal.result({"files": [fspath(file) for file in files], "failed": failed})
+    if args.open and files:
+        webbrowser.open(files[-1].resolve().as_uri())
     return FAILED if failed else DONE
 
 

@@ -4,76 +4,87 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
+import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from os import fspath
 from pathlib import Path
 from typing import Any
 
+import greedypig as gp
+
+from .. import plots
+from .. import report as pages
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
-from ..tables import Reading, Table, criteo_reading, open_table
+from ..results import table_notes
+from ..results.files import write_whole
+from ..results.table_notes import ColumnNotes, Summary
+from ..results.wording import count
+from ..tables import Reading, Schema, Table, criteo_reading, open_table
 from ..tables.distributed import joined, own_device, restarted
-from . import options, outputs, select_output
+from . import options, outputs
 from .failures import DONE, Stopped, UsageError
 from .select_job import METHODS, USUAL_METHODS, Plan, SelectJob
-from .select_output import ENDINGS, STEM
-from .terminal import Terminal
+from .terminal import BOLD, Terminal, duration
 
 DESCRIPTION = """\
-Train a network on a table (or take yours), rank its columns by Greedy PIG, and check the ranking:
-fresh networks are trained on the top k columns, for every k and seed, beside integrated gradients
-and random columns. Writes the result, a table (Markdown and CSV), a figure and a page into a
-folder. Tables are read piece by piece and need not fit in memory: CSV, TSV (also .gz), Parquet,
-Arrow; a file, a folder or a quoted pattern. Criteo's files are recognised. Every finished round and
-training is kept; --resume goes on. On several processes, with the same result:
+Rank the columns of a table by what a network uses (trained here, or yours), and check the ranking:
+fresh networks are trained on the top k columns, beside integrated gradients and random columns.
+Writes tables, a figure, a page and the result.
+
+Tables are CSV, TSV (also .gz), Parquet or Arrow; they are read piece by piece and need not fit in
+memory. Criteo's files are recognised. By default k is those of 5,10,20,30 that are fewer than all,
+or 1,2,3,5,7,10 of up to 20 columns. --drop and
+--categorical may be given again; a row number is ranked if it is --categorical. By default a tenth
+of the rows validates, more of a small table. The factory of
+--model may take the table's schema. Every finished round and training is kept; --resume goes on.
+On several processes, with the same result:
 torchrun --nproc-per-node 4 -m greedypig select train.parquet --label y"""
 EXAMPLES = """\
   greedypig select train.parquet --label clicked --k 5,10,20,30
   greedypig select 'days/*.parquet' --valid last.parquet --label clicked
-  greedypig select people.csv --label income --drop id --categorical zip --k 3,5 --seeds 5
-  greedypig select rows.parquet --label y --model my_models:build --json > answer.json"""
+  greedypig select people.csv --label income --drop id --categorical zip"""
 SAME = ("ks", "seeds", "seed", "methods", "model", "epochs")
 """Options that a plan takes as they are."""
 TASKS = {"classification": "classes", "regression": "number"}
 CRITEO = {"label", "I1", "I13", "C1", "C26"}
 """Columns by which Criteo's tables are recognised."""
+STEM, ENDINGS = "selection", ("gpig", "md", "csv", "png", "html")
+CSV_HEAD = "method,k,loss,loss_standard_error,accuracy,accuracy_standard_error,r2,columns"
+R2_WORDS = "R² of these losses: 1 − loss / variance of the label, both on the validation rows."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig select`."""
     count: dict[str, Any] = {"type": options.whole, "metavar": "N"}
-    texts: dict[str, Any] = {"metavar": "A,B,…", "action": "append", "default": []}
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help="file, folder, quoted pattern")
-
-    add = options.group(parser, "columns").add_argument
+    texts: dict[str, Any] = {"metavar": "A,B", "action": "append", "default": []}
+    add = options.group(parser, "input").add_argument
+    add("tables", nargs="+", metavar="TABLE", help="a file, a folder or a quoted pattern")
     add("--label", metavar="NAME", help="the column to predict")
-    add("--task", choices=TASKS, help="(default: found from the label's values)")
-    add("--drop", **texts, help="leave these columns out; may be given again")
-    words = "take these columns as categories, also if they number the rows"
-    add("--categorical", **texts, help=f"{words}; may be given again")
+    words = "validation rows (default: some of the table's rows)"
+    add("--valid", metavar="TABLE", help=words)
+    add("--drop", **texts, help="leave these columns out")
+    words = "take these columns as categories"
+    add("--categorical", **texts, help=words)
+    words = "(default: found from the label's values)"
+    add("--task", choices=TASKS, help=f"{' or '.join(TASKS)} {words}", metavar="NAME")
 
     add = options.group(parser, "model").add_argument
-    words = "package.module:factory of your trained model; the factory may take the table's schema"
-    add("--model", metavar="NAME", help=f"{words} (default: a network is trained)")
-    words = "validation rows (default: a tenth of the table, more of a small one)"
-    add("--valid", metavar="TABLE", help=words)
-    add("--seeds", **count, default=3, help="trainings of each set of columns (default: 3)")
+    words = "package.module:factory of your trained model (default: a network is trained)"
+    add("--model", metavar="NAME", help=words)
     words = "most epochs; training ends when the validation loss does not fall"
     add("--epochs", **count, help=f"{words} (default: 20, of small tables 3,000 batches)")
 
     add = options.group(parser, "method").add_argument
-    words = "those of 5,10,20,30 that are fewer than all; of up to 20 columns 1,2,3,5,7,10"
-    words = f"how many columns to keep (default: {words})"
-    add("--k", dest="ks", type=_ks, default=(), metavar="N,M,…", help=words)
-    usual = ",".join(USUAL_METHODS)
-    words = f"of {', '.join(METHODS)}; the first is reported in full (default: {usual})"
+    add("--k", dest="ks", type=_ks, default=(), metavar="N,M,…", help="how many columns to keep")
+    words = f"{', '.join(METHODS)} (default: {','.join(USUAL_METHODS)})"
     add("--methods", type=_methods, default=USUAL_METHODS, metavar="A,B,…", help=words)
-
+    add("--seeds", **count, default=3, help="trainings of each set of columns (default: 3)")
     options.add_hardware(parser, batch_size=False)
-    add = options.group(parser, "output").add_argument
-    words = "folder of the results (default: the table's name and -selection)"
-    add("--out", metavar="FOLDER", help=words)
-    options.add_resume(options.group(parser, "output"))
+    options.add_output(parser, "folder of the results (default: TABLE-selection)")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -95,7 +106,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         except (InvalidInput, InvalidType, InvalidFile) as error:
             raise UsageError(str(error)) from error
         if group.first:
-            select_output.report(job, terminal)
+            report(job, terminal)
     return DONE
 
 
@@ -146,7 +157,7 @@ def _methods(text: str) -> tuple[str, ...]:
     """The type of --methods."""
     names = options.names_of(METHODS)(text)
     if names[0] == "random":
-        raise argparse.ArgumentTypeError("expected a method that ranks columns first, got none")
+        raise options.wrong("methods of which the first one ranks columns", text)
     return names
 
 
@@ -166,4 +177,203 @@ def _folder_name(table: str) -> str:
     return f"{stem}-selection"
 
 
-__all__ = ["DESCRIPTION", "EXAMPLES", "configure", "run"]
+def report(job: SelectJob, terminal: Terminal) -> None:
+    """Write the files of a job that is done, and print what it found."""
+    notes = _notes(job)
+    a = next(iter(job.results.values())).with_notes(
+        {
+            "kind": "table",
+            "source": Path(job.tables[0].source).name,
+            "model": notes.network,
+            "baseline": job.plan.baseline,
+            "objective": job.schema.loss,
+            "command": terminal.command_line(),
+            table_notes.KEY: notes.record(),
+        }
+    )
+    files = _write(a, notes, job.folder)
+    _tell(a, notes, terminal)
+    terminal.say(
+        f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
+        f"order, {duration(job.seconds)} in all; {outputs.wrote(files)}"
+    )
+    terminal.result(_record(job, a, notes) | {"files": [fspath(file) for file in files]})
+
+
+def _notes(job: SelectJob) -> ColumnNotes:
+    """Everything about the selection that its result keeps."""
+    label = job.schema.label
+    held_out = next(iter(job.results.values())).about["held_out"]
+    return ColumnNotes(
+        label=label.name,
+        metric=table_notes.METRICS[label.task],
+        task=job.survey.schema.label.in_words(),
+        train_rows=job.train.rows,
+        valid_rows=job.valid.rows,
+        seeds=job.plan.seeds,
+        ks=job.plan.ks,
+        **vars(job.retrained),
+        orders={method: tuple(rankings[0]) for method, rankings in job.orders.items()},
+        kinds=_kinds(job.schema),
+        network=job.plan.model or "TabularMLP",
+        network_loss=job.network_loss,
+        constant=job.constant,
+        left_out=job.survey.left_out,
+        warnings=tuple(job.warnings),
+        enough=held_out["columns"],
+    )
+
+
+def _kinds(schema: Schema) -> dict[str, str]:
+    """Every column in a few words."""
+    numbers = {c.name: "number, by its logarithm" if c.log else "number" for c in schema.numbers}
+    categories = {c.name: f"category of {len(c.values):,}" for c in schema.categories}
+    kinds = numbers | categories
+    columns: list[Any] = [*schema.numbers, *schema.categories]
+    for column in columns:
+        if column.missing:
+            kinds[column.name] += f", {100 * column.missing:.2g} % missing"
+    return kinds
+
+
+def _write(a: gp.Attribution, notes: ColumnNotes, folder: Path) -> list[Path]:
+    """The result, the table as Markdown and CSV, the figure and the page."""
+    result, table, numbers, figure, page = (folder / f"{STEM}.{ending}" for ending in ENDINGS)
+    a.save(result)
+    write_whole(table, _markdown(a, notes))
+    outputs.write_csv(numbers, _csv(notes))
+    pages.write(a, page)
+    if importlib.util.find_spec("matplotlib") is None:
+        return [result, table, numbers, page]
+    outputs.save_figure(plots.selected_columns(a), figure)
+    return [result, table, numbers, figure, page]
+
+
+def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[list[str]]]]:
+    """The losses, and R² of a number to predict: a sentence, then a row for each method.
+
+    errors: with their standard errors.
+    """
+    seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
+    seeds += " ± standard error" if errors and notes.seeds > 1 else ""
+    words = f"Validation {notes.metric} after retraining on the top k, lower is better; {seeds}."
+    shown = notes.shown if errors else lambda loss: notes.figure(loss.mean)
+    tables = [(words, _rows(notes, shown))]
+    if notes.r_squared(0) is not None:
+        tables.append((R2_WORDS, _rows(notes, lambda loss: f"{notes.r_squared(loss.mean):.4f}")))
+    return tables
+
+
+def _rows(notes: ColumnNotes, cell: Callable[[Summary], str]) -> list[list[str]]:
+    """The heads, then a row for each method with one cell for each k."""
+    rows = [[name, *(cell(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
+    return [["k", *map(str, notes.ks)], *rows]
+
+
+def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
+    return (
+        f"{a.about['source']}: {a.features.count} columns, {notes.train_rows:,} training rows, "
+        f"{notes.valid_rows:,} validation rows; label {notes.label}: {notes.task}"
+    )
+
+
+def _remarks(notes: ColumnNotes) -> list[str]:
+    """Whether the columns help at all, how the first method compares with integrated gradients, as
+    far as the errors can tell, and after which column nothing is gained."""
+    remarks, method = notes.cautions(), next(iter(notes.losses))
+    if method != "ig" and "ig" in notes.losses:
+        verdicts: dict[str, list[str]] = {}
+        for k in notes.ks:
+            verdicts.setdefault(notes.verdict(method, "ig", k), []).append(str(k))
+        parts = (f"k = {', '.join(ks)}: {verdict}" for verdict, ks in verdicts.items())
+        remarks.append(f"{'; '.join(parts)}.")
+    return [remark for remark in (*remarks, notes.gained()) if remark]
+
+
+def _tell(a: gp.Attribution, notes: ColumnNotes, terminal: Terminal) -> None:
+    """Print the tables for people."""
+    terminal.say(_head(a, notes), BOLD)
+    terminal.say(f"best first: {', '.join(a.top(min(max(notes.ks), 10)))}")
+    for words, rows in _tables(notes, errors=terminal.width >= 20 + 17 * len(notes.ks)):
+        terminal.say(words)
+        terminal.table(rows[0], rows[1:])
+    for remark in _remarks(notes):
+        terminal.say(remark)
+
+
+def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
+    loss = "unknown" if notes.network_loss is None else notes.figure(notes.network_loss)
+    parts = [
+        "# greedypig select",
+        f"{_head(a, notes)}.",
+        f"Explained: {notes.network}, validation {notes.metric} {loss}; baseline "
+        f"{a.about['baseline']}; {a.about['gradient_batches']:,} gradient batches.",
+    ]
+    for words, rows in _tables(notes):
+        parts += [words, outputs.markdown_table(rows[0], rows[1:])]
+    parts += _remarks(notes)
+    if notes.warnings:
+        parts += ["## Warnings", "\n".join(f"- {text}" for text in notes.warnings)]
+    orders = [
+        f"- {method}: {', '.join(order[: max(notes.ks)])}"
+        for method, order in notes.orders.items()
+        if method != "random"
+    ]
+    return "\n\n".join([*parts, "## Columns, best first", "\n".join(orders)]) + "\n"
+
+
+def _csv(notes: ColumnNotes) -> list[list[Any]]:
+    """The heads, then a row for each method and k."""
+
+    def row(
+        method: str, k: int, loss: Summary, rate: Summary | None, columns: str = ""
+    ) -> list[Any]:
+        accuracy = (None, None) if rate is None else (rate.mean, rate.standard_error)
+        return [
+            method,
+            k,
+            loss.mean,
+            loss.standard_error,
+            *accuracy,
+            notes.r_squared(loss.mean),
+            columns,
+        ]
+
+    rows: list[list[Any]] = [CSV_HEAD.split(",")]
+    for method, by_k in notes.losses.items():
+        for k, loss in by_k.items():
+            # Random columns differ from seed to seed. As JSON, as a name may hold any sign.
+            names = [] if method == "random" else list(notes.orders[method][:k])
+            columns = json.dumps(names, ensure_ascii=False) if names else ""
+            rows.append(row(method, k, loss, notes.accuracies.get(method, {}).get(k), columns))
+    if (constant := notes.constant) is not None:
+        rate = None if constant.accuracy is None else Summary(constant.accuracy)
+        rows.append(row("constant prediction", 0, Summary(constant.loss), rate))
+    rows.append(row("all columns", len(notes.kinds), notes.loss_all, notes.accuracy_all))
+    return rows
+
+
+def _record(job: SelectJob, a: gp.Attribution, notes: ColumnNotes) -> dict[str, Any]:
+    """The object of --json."""
+    r2 = {} if job.constant.variance is None else notes.losses
+    return notes.record() | {
+        "order": a.top(a.features.count),
+        "useful": notes.useful,
+        "loss_all": notes.loss_all.mean,
+        "accuracy_all": None if notes.accuracy_all is None else notes.accuracy_all.mean,
+        "loss_constant": job.constant.loss,
+        "r2": {m: {str(k): notes.r_squared(v.mean) for k, v in by.items()} for m, by in r2.items()},
+        "path": [None if value != value else value for value in a.values.tolist()],
+        "method": a.method,
+        "gradients": a.gradients_used,
+        "rows": {"train": notes.train_rows, "valid": notes.valid_rows},
+        "seconds": job.seconds,
+        "settings": dict(a.settings)
+        | asdict(job.plan)
+        | {
+            "model": notes.network,
+            "valid_share": None if job.train.part is None else job.train.share,
+            "epochs": job.effort.longest(job.train),
+            "batch_size": job.train.batch_size,
+        },
+    }

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingPackage
@@ -29,30 +32,28 @@ CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not
 DIRECTIONS = [0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
 """Line ends and changes of the writing direction: a name could hide its own ending with them."""
 ESCAPES = {c: f"\\x{c:02x}" for c in CONTROLS} | {c: f"\\u{c:04x}" for c in DIRECTIONS}
+GAP = 2
+"""Spaces between the columns of a table."""
 LARGEST_WIDTH, UNLIMITED = 100, 1_000_000
 """Columns to write in: on a wide terminal, and where there is no terminal to fit into."""
 
 
 class Terminal:
-    """The output of a command."""
+    """The output of a command.
+
+    command: the command line as it was typed, program first. options: those of the command, with
+    their values.
+    """
 
     def __init__(
-        self,
-        *,
-        json_wanted: bool = False,
-        quiet: bool = False,
-        command: Sequence[str] = (),
-        subcommand: bool = True,
-        resumable: bool = True,
+        self, command: Sequence[str] = (), options: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        self.json_wanted, self.quiet = json_wanted, quiet
-        self.command = tuple(command)
-        """The command line as it was typed, program first."""
+        self.command, self._options = tuple(command), options
+        self.json_wanted, self.quiet = options.get("json", False), options.get("quiet", False)
         self.speaks = True
         """Of several processes the first one prints for all; the others print errors only."""
         self.subject = ""
         """The photo or method under way, where there are several: warnings begin with it."""
-        self._resumable, self._options_at = resumable, 1 if subcommand else 0
         self._out, self._err = _console(stderr=False), _console(stderr=True)
         self._bar_shown = False
 
@@ -63,15 +64,7 @@ class Terminal:
 
     def say(self, text: str = "", style: str = "", indent: int = 0) -> None:
         """A paragraph for people, in lines of the terminal's width; long names stay whole."""
-        lines = textwrap.fill(
-            visible(text),
-            self.width,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        self._print(styled(lines, style), soft_wrap=True)
+        self._print(styled(_filled(text, self.width, indent), style), soft_wrap=True)
 
     def table(
         self, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], names: int = 1
@@ -79,11 +72,13 @@ class Terminal:
         """Rows under their heads; the first `names` columns are text, the others numbers."""
         from rich.table import Table
 
+        cells = [[styled(c) if isinstance(c, str) else c for c in row] for row in (heads, *rows)]
         table = Table(box=None, pad_edge=False, header_style=DIM, show_header=any(heads))
-        for i, head in enumerate(heads):
-            table.add_column(head, justify="left" if i < names else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*(styled(cell) if isinstance(cell, str) else cell for cell in row))
+        for i, width in enumerate(_widths(cells, self.width)):
+            justify: Any = "left" if i < names else "right"
+            table.add_column(cells[0][i], justify=justify, overflow="fold", width=width)
+        for row in cells[1:]:
+            table.add_row(*row)
         self._print(table)
 
     def caution(self, text: str, indent: int = 0) -> None:
@@ -93,25 +88,31 @@ class Terminal:
     def note(self, text: str) -> None:
         """A remark, on standard error, also under --json."""
         if not self.quiet:
-            self._print_error(styled(text))
+            self._print_error("", text)
 
     def warn(self, text: str) -> None:
         """A warning, on standard error."""
         if not self.quiet:
-            self._print_error(styled("warning: ", YELLOW) + styled(text))
+            self._print_error("warning: ", self._translated(text), YELLOW)
 
     def fail(self, text: str) -> None:
         """An error, in one sentence, on standard error."""
-        self._print_error(styled("error: ", RED) + styled(text))
+        self._print_error("error: ", self._translated(text), RED)
 
     def trace(self, error: BaseException) -> None:
         """The traceback of an error, on standard error."""
-        self._print_error(styled("".join(traceback.format_exception(error)).rstrip()))
+        self._print_error("", "\n" + "".join(traceback.format_exception(error)).rstrip())
 
     def result(self, record: dict[str, Any]) -> None:
-        """The one object of --json."""
+        """An object of --json, on a line of its own."""
         if self.json_wanted:
             self._write(json.dumps(record, allow_nan=False), soft_wrap=True)
+
+    def end(self, why: str, how: str = "") -> None:
+        """An error that ends the command, under --json also as an object."""
+        self.fail(f"{why}{how}")
+        with suppress(OSError):  # Standard output may be what failed.
+            self.result({"error": self._translated(why)})
 
     def _print(self, text: RenderableType, soft_wrap: bool = False) -> None:
         if not (self.json_wanted or self.quiet):
@@ -126,9 +127,24 @@ class Terminal:
             reason = getattr(error, "strerror", None) or str(error)
             raise OSError(getattr(error, "errno", None), reason, "standard output") from error
 
-    def _print_error(self, text: Text) -> None:
+    def _translated(self, text: str) -> str:
+        """A message of the library with options in place of parameters: nodes='a.csv'."""
+
+        def option(match: re.Match[str]) -> str:
+            known = match[1] in self._options
+            return f"--{match[1].replace('_', '-')} {match[2]}" if known else match[0]
+
+        return re.sub(r"""\b(\w+)=["']([^"']*)["']""", option, text)
+
+    def _print_error(self, mark: str, text: str, style: str = "") -> None:
+        """A paragraph in lines of the terminal's width; lines below it stay as they are."""
+        first, _, rest = text.partition("\n")
+        width = self._err.width if self._err.is_terminal else UNLIMITED
+        lines = "\n".join([_filled(mark + first, width), *rest.splitlines()])
+        shown = styled(lines.strip("\n"))
+        shown.stylize(style, 0, len(mark))
         with suppress(OSError, ValueError):  # This can be printed nowhere.
-            self._err.print(text, soft_wrap=True)
+            self._err.print(shown, soft_wrap=True)
 
     def follow(self) -> None:
         """Print errors only: another process prints for all."""
@@ -137,12 +153,13 @@ class Terminal:
     def stopped(self, why: str) -> None:
         """Print that the command ended early, and the command that goes on."""
         words = [word for word in self.command[1:] if word not in ("--resume", "--no-resume")]
-        if self._resumable:
+        how = "Start again"
+        if "resume" in self._options:
             # Before all other words: a "--" further on would make a file name of it.
-            words.insert(self._options_at, "--resume")
-        how = "Go on" if self._resumable else "Start again"
+            words.insert("command" in self._options, "--resume")
+            how = "Go on"
         if self.speaks:
-            self.fail(f"{why} {how} with:\n  {self.command[0]} {shlex.join(words)}")
+            self.end(why, f" {how} with:\n  {self.command[0]} {shlex.join(words)}")
 
     def command_line(self) -> str:
         """The command as it can be typed again; the program's own words are quoted already."""
@@ -182,6 +199,7 @@ class Bar:
     @contextmanager
     def drawn_on(self, console: Console) -> Iterator[None]:
         """Draw the bar below what is printed on the console."""
+        from rich.constrain import Constrain
         from rich.live import Live
         from rich.markup import escape
         from rich.progress import Progress
@@ -192,17 +210,32 @@ class Bar:
         def drawn() -> RenderableType:
             text = escape(visible(self.label))
             progress.update(task, description=text, total=self._total, completed=self._done())
-            return progress.get_renderable()
+            # The terminal shows a Ctrl-C as ^C behind the bar; a new line would not be erased.
+            return Constrain(progress.get_renderable(), console.width - len("^C"))
 
-        with Live(
+        live = Live(
             get_renderable=drawn,
             console=console,
-            refresh_per_second=10,
+            auto_refresh=False,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
-        ):
-            yield
+        )
+        done = Event()
+
+        def draw() -> None:
+            while not done.wait(0.1):
+                live.refresh()
+
+        # Live's own thread may outlive it, and a thread at the program's end can abort it.
+        thread = Thread(target=draw, daemon=True)
+        with live:
+            thread.start()
+            try:
+                yield
+            finally:
+                done.set()
+                thread.join()
 
 
 def _console(*, stderr: bool) -> Console:
@@ -219,6 +252,30 @@ def _console(*, stderr: bool) -> Console:
     limited = console.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
     console.width = min(console.width, LARGEST_WIDTH) if limited else UNLIMITED
     return console
+
+
+def _filled(text: str, width: int, indent: int = 0) -> str:
+    """A paragraph in lines of this width; long words such as paths stay whole."""
+    return textwrap.fill(
+        visible(text),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
+    """The columns' widths: those of the cells, or narrower. Words are broken last."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(cell.cell_len for cell in column) for column in columns]
+    words = [max(len(w) for c in column for w in (*c.plain.split(), "")) for column in columns]
+    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    for _ in range(excess):
+        i = max(range(len(widths)), key=lambda i: (max(widths[i] - words[i], 0), widths[i]))
+        widths[i] = max(widths[i] - 1, 1)
+    return widths
 
 
 def visible(text: str) -> str:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...core.errors import MissingPackage
+
 __all__ = ["assets_folder"]
 
 
 def assets_folder() -> Path:
-    """$GREEDYPIG_ASSETS; else `.assets` in the current directory, if it is there; else the user's
-    cache, so that what was brought once is found from any directory.
-    """
-    named = os.environ.get("GREEDYPIG_ASSETS")
-    if named or Path(".assets").is_dir():
-        return Path(named or ".assets")
-    from platformdirs import user_cache_path
-
+    """$GREEDYPIG_ASSETS, else the user's cache: what was brought once is found from anywhere."""
+    if named := os.environ.get("GREEDYPIG_ASSETS"):
+        return Path(named)
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise MissingPackage(
+            "Expected the package platformdirs to find the user's cache (it is not installed). "
+            'Try pip install "greedypig[images]", or set GREEDYPIG_ASSETS.'
+        ) from error
     return user_cache_path("greedypig")

@@ -112,9 +112,8 @@ def _find_asset(name: str) -> Path:
         return path
     raise WeightsNotFoundError(
         f"Expected the weights of {name}, {path.name}, in {folder} (got no such file). "
-        f"Try make assets ONLY={name} in a clone of greedypig, which brings them, set "
-        "GREEDYPIG_ASSETS to the folder where they are, or name torchvision's file: "
-        "load(…, weights=path)."
+        f"Try make assets ONLY={name} in a clone of greedypig, or set GREEDYPIG_ASSETS to the "
+        "folder that holds the file."
     )
 
 
