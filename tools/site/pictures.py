@@ -37,7 +37,10 @@ ROWS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "methods": {
         "steady-pig (default)": {},
-        **{name: {"method": name} for name in ("greedy-pig", "ig", "guided-ig", "random")},
+        "greedy-pig": {"method": "greedy-pig"},
+        **{  # By absolute score, as in the paper.
+            name: {"method": name, "ranking": "absolute"} for name in ("ig", "guided-ig", "random")
+        },
     },
 }
 
@@ -53,7 +56,7 @@ def draw(title: str, knobs: dict[str, Any], net: Any, ax: Any) -> str:
     share, value = enough[0]
     (gp.plots.without if removed else gp.plots.kept)(a, share=share, ax=ax)
     caption = f"{share:.0%} {'removed' if removed else 'kept'}: {value:.2f} of {full:.2f}"
-    ax.set_title(f"{title}\n{caption}", fontsize=8, loc="center")
+    ax.set_title(f"{title}\n{caption}", fontsize=8, loc="left")
     return caption
 
 
