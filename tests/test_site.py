@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def test_every_public_name_is_in_the_reference():
     pages = "\n".join(p.read_text() for p in (ROOT / "docs/reference").glob("*.md"))
     listed = re.findall(r"^::: greedypig\.([\w.]+)$", pages, re.MULTILINE)
     assert sorted(listed) == sorted({*listed}), "a name is listed twice"
-    ours = [name for name in listed if not name.startswith("adapters.")]
+    ours = [name for name in listed if not name.startswith(("adapters.", "tensors."))]
     assert sorted(ours) == sorted(public_names())
 
 
@@ -61,3 +62,28 @@ def test_links_of_the_site_lead_to_files(site: Path) -> None:
         for link in re.findall(r'<a[^>]+href="([^"#?]+)', path.read_text()):
             if not link.startswith(("http", "mailto", "data:")):
                 assert (path.parent / link).resolve().exists(), f"{path.relative_to(site)}: {link}"
+
+
+@pytest.mark.slow
+def test_search_works_on_a_page_opened_from_disk(site: Path) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("needs Chromium")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        for width in (1280, 390):
+            page = browser.new_page(viewport={"width": width, "height": 844})
+            asked: list[str] = []
+            page.on("request", lambda request, asked=asked: asked.append(request.url))
+            page.goto((site / "index.html").as_uri())
+            wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert page.evaluate(wide) == 0
+            if width < 1000:
+                page.locator("header label.md-header__button[for=__search]").click()
+            page.locator("input.md-search__input").click()
+            page.keyboard.type("superpixels")
+            page.get_by_text("Photos and pictures").first.wait_for(timeout=10_000)
+            assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+        browser.close()

@@ -29,8 +29,11 @@ def execute(path: Path, *, save: bool) -> None:
         client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
         client.extra_arguments = ["--log-level=ERROR"]
         client.execute()
-    for cell in notebook.cells:  # What differs from run to run, and nobody reads.
-        cell.metadata.pop("execution", None)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # Times: they differ from run to run.
+        for output in cell.get("outputs", ()):
+            if "image/jpeg" in output.get("data", {}):
+                output.data.pop("image/png", None)  # The same picture, several times as large.
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

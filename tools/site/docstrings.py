@@ -8,6 +8,8 @@ from typing import Any
 import griffe
 
 LINE = re.compile(r"^(\w+(?:, \w+)*): (?=\S)")
+WITHIN = re.compile(r"(?<=[.;]) (?=[a-z_]+(?:, [a-z_]+)*: )")
+"""Where a next one begins in the same line: "rounds: how many. ratio: last over first"."""
 RETURNS = {
     "Attribution": "What was selected, in which order, with which scores, and what it cost.",
     "Iterator[Attribution]": "One result for every example, in their order.",
@@ -18,39 +20,33 @@ RETURNS = {
 }
 
 
-def with_sections(text: str, known: set[str], title: str, returns: str = "") -> str:
-    """The docstring with one section for the lines that describe `known` names."""
+def with_sections(text: str, known: set[str] | None, returns: str = "") -> str:
+    """The docstring with one section for the lines that describe parameters.
+
+    known: the names of the parameters; None takes every name.
+    """
     body: list[str] = []
-    described: list[str] = []
+    entries: list[tuple[list[str], list[str]]] = []
     inside = False
     for line in text.splitlines():
-        match = LINE.match(line)
-        if match and set(match[1].split(", ")) <= known:
-            inside = True
-            described.append(line)
-        elif inside and line.startswith(" "):
-            described.append(line)
-        else:
-            inside = False
-            body.append(line)
+        for part in WITHIN.split(line.rstrip()) if inside or LINE.match(line) else [line]:
+            match = LINE.match(part)
+            names = match[1].split(", ") if match else []
+            if match and (known is None or set(names) <= known):
+                entries.append((names, [part[match.end() :]]))
+                inside = True
+            elif inside and part and (part.startswith(" ") or known is None):
+                entries[-1][1].append(part.strip())
+            else:
+                body.append(part)
+                inside = False
     sections = ["\n".join(body).rstrip()]
-    if described:
-        sections.append(f"{title}:\n" + "\n".join(_expanded(described)))
+    if entries:
+        rows = [f"    {name}: {' '.join(text)}" for names, text in entries for name in names]
+        sections.append("Args:\n" + "\n".join(rows))
     if returns in RETURNS:
         sections.append(f"Returns:\n    {RETURNS[returns]}")
     return "\n\n".join(sections)
-
-
-def _expanded(lines: list[str]) -> list[str]:
-    """One entry for each name: "k, stop: as in …" becomes two."""
-    entries: list[tuple[list[str], list[str]]] = []
-    for line in lines:
-        match = LINE.match(line)
-        if match:
-            entries.append((match[1].split(", "), [line[match.end() :]]))
-        else:
-            entries[-1][1].append(line.strip())
-    return [f"    {name}: {' '.join(text)}" for names, text in entries for name in names]
 
 
 class PlainDocstrings(griffe.Extension):
@@ -61,10 +57,9 @@ class PlainDocstrings(griffe.Extension):
         if func.docstring:
             known = {p.name for p in func.parameters}
             returns = str(func.returns or "")
-            func.docstring.value = with_sections(func.docstring.value, known, "Args", returns)
+            func.docstring.value = with_sections(func.docstring.value, known, returns)
 
     def on_class(self, *, cls: griffe.Class, **kwargs: Any) -> None:
-        """The fields of a class, which are the arguments of a dataclass."""
+        """The arguments of a dataclass or of `__init__`, which may be those of a parent."""
         if cls.docstring:
-            known = {name for name, member in cls.members.items() if member.is_attribute}
-            cls.docstring.value = with_sections(cls.docstring.value, known, "Attributes")
+            cls.docstring.value = with_sections(cls.docstring.value, None)
