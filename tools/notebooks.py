@@ -26,7 +26,9 @@ def execute(path: Path, *, save: bool) -> None:
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
+        client = NotebookClient(
+            notebook, timeout=SECONDS, resources=resources, coalesce_streams=True
+        )
         client.extra_arguments = ["--log-level=ERROR"]
         client.execute()
     for cell in notebook.cells:
