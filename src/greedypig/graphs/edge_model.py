@@ -248,6 +248,8 @@ def message_layers(network: Frozen) -> list[Any]:
 
 def _set(layer: Any, attributes: dict[str, Any]) -> None:
     for name, value in attributes.items():
+        # PyG's GNNExplainer leaves its mask registered as a parameter, which no tensor can replace.
+        layer._parameters.pop(name, None)
         setattr(layer, name, value)
 
 
