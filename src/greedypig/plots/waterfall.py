@@ -57,13 +57,14 @@ def waterfall(
         )
     names, gains = _steps(a, by, top)
     begin = float(a.values[0])
-    ends = [begin, *accumulate(gains, initial=begin)][1:]
+    ends = list(accumulate(gains, initial=begin))
     ax = axes_or(ax, 7, 1.3 + 0.34 * len(names))
     colours = [COLOURS[0] if gain >= 0 else COLOURS[1] for gain in gains]
     ax.barh(range(len(gains)), gains, left=ends[:-1], color=colours, height=0.66, zorder=2)
     for i, end in enumerate(ends[1:-1]):
         ax.plot([end, end], [i + 0.33, i + 0.67], color=SOFT, linewidth=0.8, zorder=1)
-    low, high = min([*ends, a.full_value]), max([*ends, a.full_value])
+    full = [a.full_value] if isfinite(a.full_value) else []
+    low, high = min(ends + full), max(ends + full)
     room = (high - low) or 1.0
     for i, (gain, start) in enumerate(zip(gains, ends, strict=False)):
         right = max(start, start + gain)
@@ -73,9 +74,10 @@ def waterfall(
     ax.set_xlim(low - 0.04 * room, high + 0.2 * room)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.45, -0.55)
-    if isfinite(a.full_value):
+    whole = ""
+    if full:
         ax.axvline(a.full_value, color=SOFT, linewidth=1, linestyle=(0, (2, 2)), zorder=0)
-    whole = f", all {feature_word(a)} {shown(a.full_value)} (dotted)" * isfinite(a.full_value)
+        whole = f", all {feature_word(a)} {shown(a.full_value)} (dotted)"
     labels(ax, f"G: none {shown(begin)} → selected {shown(ends[-1])}{whole}")
     plain(ax)
     ax.grid(False, axis="y")

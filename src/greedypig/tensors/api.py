@@ -63,7 +63,8 @@ def explain(
 
     model: an nn.Module or any callable from a batch to logits; never changed. A convolutional
         module is explained by a private copy with BatchNorm folded, where that copy gives the same
-        outputs; a plain function around the module keeps it as it is.
+        outputs; a plain function around the module keeps it as it is. Figures use its attributes
+        `classes`, the names of its outputs, and `to_pixels`, from x to its picture in [0, 1].
     x: one example without a batch axis: a tensor, or a tuple or dict of tensors.
     target: the class to explain; None takes the predicted one. 0 or 1 for a binary logit.
     outputs: "logits", "probabilities" if the model ends in a softmax or sigmoid, or "values" for
@@ -181,7 +182,8 @@ def _stream(
         except Exception as failure:  # The results of those before come first.
             example, error = None, failure
         key = None if example is None else example.key
-        saved = None if folder is None else folder.load(done + len(group))
+        number = done + len(group)
+        saved = None if folder is None or example is None else folder.load(number)
         if group and (len(group) >= most or key != group[0].key or saved is not None):
             yield from _finish(job, group, done, folder, meter)
             done, group = done + len(group), []
