@@ -45,7 +45,7 @@
   const fileName = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40);
 
   // Tables: sorted by their heads, filtered by a text, and saved as they are shown.
-  const numeric = (text) => Number.parseFloat(text.replace("−", "-").replace(/[,<>\s]/g, ""));
+  const numeric = (text) => Number.parseFloat(text.replaceAll("−", "-").replace(/[,<>\s]/g, ""));
   const tools = (table) => {
     const heads = all("thead th", table), body = table.tBodies[0], rows = [...body.rows];
     const titles = heads.map((head) => head.textContent.trim());
