@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from test_browser import Visit, at, browser  # noqa: F401
 
 import greedypig as gp
@@ -28,6 +29,14 @@ def test_a_compression_s_page_tells_its_numbers():
     assert page.count('class="line c0 d0"') >= 3
     assert "edges selected" in page
     assert "Accuracy on the test nodes" not in report.html(compressed(accuracy=False))
+
+
+def test_the_first_edges_are_named_by_their_nodes():
+    a = compressed()
+    ends = torch.arange(2 * a.features.count).reshape(2, -1)
+    edge = int(a.order[0])
+    page = report.html(a.with_notes(edges=ends))
+    assert f"<td>{edge} – {edge + a.features.count}</td>" in page
 
 
 def test_pages_warn_where_a_part_outdoes_the_whole():

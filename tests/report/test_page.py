@@ -108,6 +108,16 @@ def test_the_answer_is_the_smallest_share_that_stays_at_the_photo_s_level(values
     assert page.index(answer[-20:].replace(" %", "\u00a0%")) < page.index('id="canvas"')
 
 
+def test_the_answer_of_a_row_names_the_features_that_are_enough():
+    def model(x):
+        return torch.stack([8 * x[:, 0] + 4 * x[:, 1], 4 + 0 * x[:, 0]], 1)
+
+    a = gp.explain(model, torch.ones(5), target=0, names=list("abcde"),
+                   method=gp.GreedyPIG(per_round=1))  # fmt: skip
+    text = visible(report.html(a))
+    assert "1 of 5 features is enough for output 0 (0.982, all more than 0.999): a." in text
+
+
 def test_the_answer_of_a_counterfactual_is_what_cannot_be_missed():
     line = {"fractions": [0, 0.1, 0.2, 1], "values": [0.75, 0.3, 0.5, 0.1]}
     about = {"curves": {"deletion": line}, "objective": "counterfactual", "kept": {}}

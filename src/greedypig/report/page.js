@@ -45,7 +45,7 @@
   const fileName = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40);
 
   // Tables: sorted by their heads, filtered by a text, and saved as they are shown.
-  const numeric = (text) => Number.parseFloat(text.replace("−", "-").replace(/[,<>\s]/g, ""));
+  const numeric = (text) => Number.parseFloat(text.replaceAll("−", "-").replace(/[,<>\s]/g, ""));
   const tools = (table) => {
     const heads = all("thead th", table), body = table.tBodies[0], rows = [...body.rows];
     const titles = heads.map((head) => head.textContent.trim());
@@ -157,15 +157,16 @@
       button("CSV", "save the chart’s points", () =>
         saveText(named("csv"), csv([["line", "x", "y"], ...chart.lines.flatMap((line) =>
           line.x.map((x, i) => [line.label, String(x), String(line.y[i])]))]))),
-      button("PNG", "save the chart as a picture", () => savePicture(svg, named("png"))),
+      button("PNG", "save the chart as a picture", () => savePicture(svg, chart, named("png"))),
     );
     svg.parentNode.append(bar);
   }
 
-  // A chart with its colours written into it, as the page's style is not there when it is a picture.
+  // A chart with its colours written into it, as the page's style is not there when it is a picture,
+  // its caption above and its legend below.
   const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "visibility"];
-  const savePicture = (svg, name) => {
-    const copied = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ");
+  const savePicture = (svg, chart, name) => {
+    const copied = svg.cloneNode(true), { width, height } = svg.viewBox.baseVal;
     const parts = all("*", copied);
     all("*", svg).forEach((part, i) => {
       const style = getComputedStyle(part);
@@ -175,11 +176,26 @@
     copied.setAttribute("height", 2 * height);
     const picture = new Image();
     picture.addEventListener("load", () => {
-      const canvas = make("canvas", "", { width: 2 * width, height: 2 * height });
-      const context = canvas.getContext("2d");
+      const canvas = make("canvas", "", { width: 2 * width, height: 2 * height + 80 + 36 * chart.lines.length });
+      const context = canvas.getContext("2d"), page = getComputedStyle(document.body);
       context.fillStyle = getComputedStyle(svg.closest("section") ?? document.body).backgroundColor;
       context.fillRect(0, 0, canvas.width, canvas.height);
-      context.drawImage(picture, 0, 0);
+      context.drawImage(picture, 0, 50);
+      context.fillStyle = page.color;
+      context.font = `bold 26px ${page.fontFamily}`;
+      context.fillText(svg.parentNode.querySelector("figcaption").textContent, 24, 36, canvas.width - 48);
+      context.font = `24px ${page.fontFamily}`;
+      all(".line", svg).forEach((line, i) => {
+        const style = getComputedStyle(line), y = 2 * height + 80 + 36 * i;
+        context.strokeStyle = style.stroke;
+        context.lineWidth = 5;
+        context.setLineDash(style.strokeDasharray === "none" ? [] : style.strokeDasharray.split(",").map((dash) => 2 * parseFloat(dash)));
+        context.beginPath();
+        context.moveTo(128, y);
+        context.lineTo(192, y);
+        context.stroke();
+        context.fillText(chart.lines[i].label, 210, y + 8);
+      });
       canvas.toBlob((blob) => save(name, blob));
     });
     picture.src = `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copied))}`;

@@ -193,6 +193,9 @@ def unranked(a: Attribution) -> str | None:
 def feature_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
     """Names of features; where they have none, their places in the input."""
     features = a.features
+    edges = a.attachments.get("edges")  # Of `greedypig compress`: the nodes of each feature.
+    if edges is not None and edges.shape == (2, features.count):
+        return [f"{u} – {v}" for u, v in edges[:, list(indices)].T.tolist()]
     if features.names is not None:
         return [features.names[i] for i in indices]
     if (edges := edge_labels(a, indices)) is not None:

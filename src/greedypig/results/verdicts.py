@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from math import isfinite
 
-from ..core.attribution import Attribution
+from ..core.attribution import REACHED, Attribution
 from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
-from .picture import Picture, feature_labels, feature_word
+from .picture import Picture, feature_labels, feature_word, features_within, rounds_line
 from .table_notes import ColumnNotes
 from .wording import chance, percent, short_percent, signed
 
@@ -55,8 +55,16 @@ def answer_of(a: Attribution) -> str:
         return compared_answer(notes)
     if enough := answer(notes, "the photo" if picture else "the input"):
         return enough
-    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
     count = f"{a.features.count:,} {feature_word(a, a.features.count)}"
+    line = rounds_line(a) if notes.objective == "softmax" and not picture else None
+    share = None if line is None else line.stays_from(REACHED * a.full_value)
+    if line is not None and share and share < 1:
+        k = features_within(a, share)
+        names = ", ".join(feature_labels(a, a.order[: min(k, 3)].tolist())) + ", …" * (k > 3)
+        enough = f"{'is' if k == 1 else 'are'} enough for {notes.label or 'the class'}"
+        values = f"({chance(line.at(share))}, all {chance(a.full_value)})"
+        return f"{k:,} of {count} {enough} {values}: {names}."
+    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
     label = f" for {notes.label}" if notes.label else ""
     return f"The first {len(best)} of {count}{label}: {', '.join(best)}."
 
