@@ -28,20 +28,6 @@ def test_the_page_goes_beside_its_result(answer, place, result):
     assert answer("report", "deep", "--out", "pages")["files"] == ["pages/moved.html"]
 
 
-def test_a_folder_of_results_gets_an_index(answer, place, result):
-    (place / "many" / "deep").mkdir(parents=True)
-    for name in ("many/one.gpig", "many/deep/two.gpig"):
-        (place / name).write_bytes(result.read_bytes())
-    (place / "many" / "bad.gpig").write_text("hello")
-    files = answer("report", "many", code=1)["files"]
-    assert files == ["many/deep/two.html", "many/one.html", "many/index.html"]
-    page = (place / "many" / "index.html").read_text("utf-8")
-    assert 'href="./deep/two.html"' in page
-    assert 'href="./one.html"' in page
-    assert "bad.gpig" in page
-    assert answer("report", "many", "--out", "pages", code=1)["files"][-1] == "pages/index.html"
-
-
 def test_what_is_no_result_is_told_and_the_others_are_done(call, place, result):
     (place / "bad.gpig").write_text("hello")
     code, out, err = call("report", "bad.gpig", "photo.gpig")
@@ -69,6 +55,9 @@ def test_a_folder_gets_an_index_of_its_pages(call, place, result):
     assert 'href="./photo.html"' in index
     assert 'href="./deep/second.html"' in index
     assert "deep/bad.gpig" in index
+    _, out, _ = call("report", ".", "--out", "pages")
+    assert out.splitlines()[-1] == "wrote pages/index.html"
+    assert 'href="./second.html"' in (place / "pages" / "index.html").read_text()
 
 
 def test_a_foreign_page_is_left_alone(call, place, result):

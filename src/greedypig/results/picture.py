@@ -198,8 +198,8 @@ def feature_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
         return [f"{u} – {v}" for u, v in edges[:, list(indices)].T.tolist()]
     if features.names is not None:
         return [features.names[i] for i in indices]
-    if (edges := edge_labels(a, indices)) is not None:
-        return edges
+    if (labels := edge_labels(a, indices)) is not None:
+        return labels
     if features.kind == "elements":
         return [a.layout.place(i) for i in indices]
     if isinstance(features, Windows):

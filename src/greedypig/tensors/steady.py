@@ -8,8 +8,9 @@ prediction. Once they give it, gradients are taken on crops enlarged to full siz
 noise, so that the next features support the prediction in other views too (reproduction/study).
 
 Where the network is unsure of the photo, some features alone make it far more certain than the
-whole photo does. There, once the photo's probability is reached, each round tries a few sets of
-picks and takes one that leads to about halfway between this probability and 1, not below it.
+whole photo does. There, once a tenth is selected and the photo's probability is reached, each round
+tries a few sets of picks and takes one that leads to about halfway between this probability and 1,
+not below it. The first tenth supports the class alone: a picture may show several objects.
 """
 
 from __future__ import annotations
@@ -61,10 +62,11 @@ class SteadyPIG(InRounds):
     (range of the input). Crops wrap around the edges, so every place is seen equally often. The
     first view stays the picture as it is, unless g is a probability and p ≥ (1 + g(1)) / 2: then
     more of the same would only push p higher above the photo's.
-    Where the network is unsure (g(1) < 2/3) and crops are used, with p ≥ g(1) only the last view is
-    scored by g. The others are scored by their match with halfway, Σ_c q_c · log f_c for
-    q = (f(x) + class) / 2. Of five mixtures of the two scores, the round takes the one whose picks
-    lead to a probability of at least g(1) and nearest to (1 + g(1)) / 2; if none does, g's own.
+    Where the network is unsure (g(1) < 2/3) and crops are used: once 1/10 of the values is selected
+    and p ≥ g(1), only the last view is scored by g. The others are scored by their match with
+    halfway, Σ_c q_c · log f_c for q = (f(x) + class) / 2. Of five mixtures of the two scores, the
+    round takes the one whose picks lead to a probability of at least g(1) and nearest to
+    (1 + g(1)) / 2; if none does, g's own.
     ramp > 0 takes the gradient with ramps of that width in place of ReLU's steps (`soft_relu`).
     Until 1/10 of the values is selected, `place` · (mean score of the neighbourhood)
     is added, scaled to the root mean square of the scores.
@@ -114,7 +116,7 @@ class SteadyScores:
         levels = [self._level(objective, stretch, view) for view in range(views)]
         points = mask.unsqueeze(1) + torch.stack(levels, 1).to(mask) * (1 - mask).unsqueeze(1)
         compromises = objective.is_probability and views > 1 and self.knobs.crop < 1
-        unsure = reached & (full < UNSURE) & compromises
+        unsure = reached & (full < UNSURE) & (share >= FIRST) & compromises
         repeated = objective.repeated(views)
         if bool(unsure.any()):
             repeated = objective.halfway(views, unsure)
