@@ -31,9 +31,10 @@ from sklearn.preprocessing import StandardScaler
 
 import greedypig as gp
 from greedypig.images import find_photos, open_photo
+from greedypig.images.networks.assets_folder import assets_folder
 
 RESULTS = Path(__file__).parent / "RESULTS-methods.md"
-PHOTOS = Path.home() / ".cache/greedypig/photos/foolbox"
+PHOTOS = assets_folder() / "photos" / "foolbox"
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

@@ -11,7 +11,7 @@ __all__ = ["assets_folder"]
 
 
 def assets_folder() -> Path:
-    """$GREEDYPIG_ASSETS, else the user's cache: what was brought once is found from anywhere."""
+    """$GREEDYPIG_ASSETS, else the user's cache, so that assets are found from any folder."""
     if named := os.environ.get("GREEDYPIG_ASSETS"):
         return Path(named)
     try:
