@@ -240,6 +240,8 @@ class Attribution:
                 "listed by index.",
                 stacklevel=2,
             )
+        if k < 0:
+            raise InvalidInput(f"Expected k ≥ 0 (got {k}).")
         return self.names_of(self.order[:k].tolist())
 
     def names_of(self, indices: Sequence[int]) -> list[Any]:
