@@ -247,3 +247,10 @@ def test_the_top_of_what_was_never_ranked_is_told():
     assert a.selected == 0
     with pytest.warns(UserWarning, match="nothing is ranked"):
         assert a.top(2) == [0, 1]
+
+
+def test_a_negative_number_of_top_features_is_refused():
+    a = gp.maximize(gp.objective(lambda masks: masks.sum(1), 3), gp.IG())
+    assert a.top(0) == []
+    with pytest.raises(gp.InvalidInput, match="-1"):
+        a.top(-1)
