@@ -7,6 +7,7 @@ import re
 import struct
 import sys
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -116,6 +117,40 @@ def test_the_answer_of_a_row_names_the_features_that_are_enough():
                    method=gp.GreedyPIG(per_round=1))  # fmt: skip
     text = visible(report.html(a))
     assert "1 of 5 features is enough for output 0 (0.982, all more than 0.999): a." in text
+
+
+def test_the_answer_of_a_picture_without_curves_is_a_share_of_it():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            first = 8 * x[:, 0, 0, 0]  # All that counts.
+            return torch.stack([first, 2 + 0 * first], 1)
+
+    a = gp.explain(Model(), torch.ones(3, 8, 8), target=0, baseline="zero",
+                   method=gp.GreedyPIG(rounds=20))  # fmt: skip
+    assert Picture.of(a) is not None
+    text = visible(report.html(a))
+    assert "0.52 % of the photo is enough for output 0 (0.998, whole photo 0.998)." in text
+    assert "The first 3 of" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "whole"),
+    [
+        ("image", "softmax", "photo"),
+        (None, "softmax", "input"),
+        (None, "increase", None),
+        ("table", "softmax", None),
+        ("graph", "softmax", None),
+    ],
+)
+def test_log_likelihood_is_advised_where_it_can_be_chosen(kind, objective, whole):
+    a = ranked((6,), method="greedy-pig", rounds=3)
+    a = replace(a, values=a.values + 99).with_notes({"kind": kind, "objective": objective})
+    text = visible(report.html(a))
+    assert "give a higher G" in text
+    assert ("log-likelihood" in text) == (whole is not None)
+    assert whole is None or f"to match the {whole}'s own prediction" in text
+    assert ("a second network" in text) == (kind in (None, "image"))
 
 
 def test_the_answer_of_a_counterfactual_is_what_cannot_be_missed():

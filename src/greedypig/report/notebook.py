@@ -35,6 +35,7 @@ from ..results.picture import (
     unranked,
 )
 from ..results.summary import Comparison, Summary
+from ..results.verdicts import answer_of, cautions_of
 from ..results.wording import chance_cell, count, percent, short_percent
 from .page import write
 from .render import environment, png
@@ -96,13 +97,13 @@ def result_html(a: Attribution) -> str:
     return _render(
         "notebook_result.html",
         heading=_heading(a, notes),
-        answer=reason or _answer(a, notes),
+        answer=reason or answer_of(a),
         facts=_facts(a),
         pictures=pictures,
         bars=None if reason or pictures else _bars(a),
         curve=None if reason else _curve(a, notes),
         methods=_numbers(comparison),
-        warnings=notes.warnings,
+        cautions=cautions_of(a),
     )
 
 
@@ -158,26 +159,7 @@ def _render(template: str, **context: Any) -> str:
 def _heading(a: Attribution, notes: Notes) -> str:
     parts = [notes.label, None if notes.probability is None else chance_cell(notes.probability)]
     text = " ".join(part for part in parts if part)
-    if text or unranked(a) is not None:
-        return text or f"{a.features.count:,} {feature_word(a)}"
-    first = ", ".join(feature_labels(a, a.order[:3].tolist()))
-    return f"First {feature_word(a)}: {first}"
-
-
-def _answer(a: Attribution, notes: Notes) -> str:
-    """What the result says, in a sentence."""
-    needed = notes.needed()
-    if needed is not None and not notes.removing:
-        return (
-            f"The best {short_percent(needed)} of the {feature_word(a)} are enough for 9/10 of the "
-            "probability."
-        )
-    known = [value for value in a.values.tolist() if isfinite(value)]
-    done = f"{a.selected:,} of {a.features.count:,} {feature_word(a)} selected"
-    if len(known) < 2:
-        return f"{done}."
-    whole = f" (all: {shown(a.full_value)})" if isfinite(a.full_value) else ""
-    return f"{done}: G {shown(known[0])} → {shown(known[-1])}{whole}."
+    return text or f"{a.features.count:,} {feature_word(a, a.features.count)}"
 
 
 def _facts(a: Attribution) -> str:

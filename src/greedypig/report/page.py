@@ -84,7 +84,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         "photo.html",
         data,
         answer=verdicts.answer_of(a),
-        cautions=_cautions(a, notes),
+        cautions=verdicts.cautions_of(a),
         charts=charts,
         methods=methods,
         explore=None if picture is None else explorer(a, notes, picture),
@@ -176,22 +176,3 @@ def _label(name: str, line: Curve, notes: Notes) -> str:
     if name in ("softmax", "deletion"):
         return f"{notes.model or 'the model'} itself"
     return f"second opinion by {line.judge or 'another network'}" if name == SECOND else name
-
-
-def _cautions(a: Attribution, notes: Notes) -> list[tuple[str, str]]:
-    """Why a result is to be doubted: (a line, how to check it)."""
-    warnings = [(warning, "") for warning in notes.warnings]
-    if notes.removing:
-        return warnings
-    if lost := verdicts.fall(notes):
-        more = "Try another seed or more rounds, and compare what they select first."
-        return [(lost, more), *warnings]
-    if excess := verdicts.excess(notes):
-        parts = [
-            "That is a fact about the model; it does not make the explanation better.",
-            verdicts.second_opinion(notes) or "",
-            verdicts.advice(notes, judge="a second network, as a second opinion"),
-        ]
-        return [(excess, " ".join(filter(None, parts))), *warnings]
-    value = verdicts.excess_value(a, feature_word(a)) if notes.curve is None else None
-    return [(value, verdicts.advice(notes)), *warnings] if value else warnings

@@ -8,7 +8,7 @@ from math import isfinite
 from ..core.attribution import REACHED, Attribution
 from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
-from .picture import Picture, feature_labels, feature_word, features_within, rounds_line
+from .picture import Picture, feature_labels, feature_word, features_within, rounds_line, unranked
 from .table_notes import ColumnNotes
 from .wording import chance, percent, short_percent, signed
 
@@ -56,8 +56,10 @@ def answer_of(a: Attribution) -> str:
     if enough := answer(notes, "the photo" if picture else "the input"):
         return enough
     count = f"{a.features.count:,} {feature_word(a, a.features.count)}"
-    line = rounds_line(a) if notes.objective == "softmax" and not picture else None
+    line = rounds_line(a) if notes.objective == "softmax" else None
     share = None if line is None else line.stays_from(REACHED * a.full_value)
+    if line is not None and share is not None and picture:
+        return _enough(share, line.at(share), a.full_value, notes, "the photo")
     if line is not None and share and share < 1:
         k = features_within(a, share)
         names = ", ".join(feature_labels(a, a.order[: min(k, 3)].tolist())) + ", …" * (k > 3)
@@ -67,6 +69,31 @@ def answer_of(a: Attribution) -> str:
     best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
     label = f" for {notes.label}" if notes.label else ""
     return f"The first {len(best)} of {count}{label}: {', '.join(best)}."
+
+
+def cautions_of(a: Attribution) -> list[tuple[str, str]]:
+    """Why a result of any run is to be doubted: (a line, how to check it)."""
+    if (graph := Compression.of(a) or Explained.of(a)) is not None:
+        more = excess_edges(graph)
+        return [(more, "")] if more else []
+    if (columns := ColumnNotes.of(a)) is not None:
+        return [(line, "") for line in (*columns.cautions(), *columns.warnings)]
+    notes = Notes.of(a)
+    warnings = [(warning, "") for warning in notes.warnings]
+    if notes.removing or unranked(a) is not None:
+        return warnings
+    if lost := fall(notes):
+        check = "Try another seed or more rounds, and compare what they select first."
+        return [(lost, check), *warnings]
+    if part := excess(notes):
+        parts = [
+            "That is a fact about the model; it does not make the explanation better.",
+            second_opinion(notes) or "",
+            advice(notes, judge="a second network, as a second opinion"),
+        ]
+        return [(part, " ".join(filter(None, parts))), *warnings]
+    value = excess_value(a, feature_word(a)) if notes.curve is None else None
+    return [(value, advice(notes)), *warnings] if value else warnings
 
 
 def answer(notes: Notes, whole: str = "the photo") -> str | None:
@@ -93,11 +120,16 @@ def answer(notes: Notes, whole: str = "the photo") -> str | None:
     share = notes.needed()
     if share is None or notes.curve is None:
         return None
+    return _enough(share, notes.curve.at(share), full, notes, whole)
+
+
+def _enough(share: float, value: float, full: float, notes: Notes, whole: str) -> str:
+    label = notes.label or "the class"
     if share >= 1:
         return f"No smaller part of {whole} is enough for {label} ({chance(full)})."
     part = "The baseline alone" if share == 0 else f"{short_percent(share)} of {whole}"
     beside = f"whole {whole.removeprefix('the ')} {chance(full)}"
-    return f"{part} is enough for {label} ({chance(notes.curve.at(share))}, {beside})."
+    return f"{part} is enough for {label} ({chance(value)}, {beside})."
 
 
 def compared_answer(notes: Notes) -> str:
@@ -174,13 +206,16 @@ def second_opinion(notes: Notes) -> str | None:
 
 
 def advice(notes: Notes, objective: str = LIKELIHOOD, judge: str = JUDGE) -> str:
-    """What to do about a part that gives a higher probability; "" where all has been done.
+    """What to do about a part that gives a higher probability; "" where all has been done, and for
+    tables, graphs and set functions.
 
     The log-likelihood is about the model's own prediction, so it is no advice for another class.
     """
-    ways = []
+    if notes.objective is None or notes.kind == "table" or str(notes.kind).startswith("graph"):
+        return ""
+    ways, whole = [], "photo" if notes.kind == "image" else "input"
     if notes.advises_log_likelihood:
-        ways.append(f"use {objective} to match the photo's own prediction")
+        ways.append(f"use {objective} to match the {whole}'s own prediction")
     if SECOND not in notes.curves:
         ways.append(f"check with {judge}")
     text = ", or ".join(ways)
