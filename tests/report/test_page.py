@@ -182,6 +182,7 @@ def test_a_comparison_with_pictures_is_titled_as_one_and_shows_them_all():
     page = report.html(noted)
     text = visible(page)
     assert "2 methods compared on photo.jpg: espresso" in text
+    assert '<p class="eyebrow">photo.jpg · efficientnet-lite0</p>' in page  # No method's own.
     assert "<title>Comparison" in page
     assert "theirs keeps espresso (0.750) with 20 % of the photo; mine needs 100 %." in text
     assert page.count('<canvas id="method-') == 2
@@ -285,6 +286,25 @@ def test_results_without_a_picture_get_bars_rounds_and_values(make):
     assert f"Rounds ({len(a.picks)})" in text
     assert ("after each round" in text) == bool(a.values.isfinite().any())
     assert ("not measured" in text) == bool(a.values.isnan().any())
+
+
+def test_g_below_0_is_told_with_proper_minus_signs():
+    a = ranked((4,), method="greedy-pig", rounds=2)
+    a = replace(a, values=torch.tensor([-0.86, -0.9, -0.992], dtype=torch.float64),
+                full_value=-0.5, totals=(-0.25, -0.125))  # fmt: skip
+    page = report.html(a)
+    assert "G is −0.86 with nothing and −0.992 with the 4 selected; everything gives −0.5" in (
+        re.sub(r" (?=[;.])", "", visible(page))
+    )
+    assert not re.search(r"(?<![\w–-])-\d", visible(page).partition("Settings")[0])
+    assert not re.search(r"-\d", re.search(r'<svg class="chart".*?aria-label="([^"]*)"', page)[1])
+
+
+def test_curves_of_edges_and_columns_are_over_shares_of_these():
+    for kind, word in (("graph", "edges"), ("table", "columns"), (None, "features")):
+        a = ranked((6,), method="greedy-pig", rounds=3).with_notes({"kind": kind})
+        for text in (visible(report.html(a)), a._repr_html_()):
+            assert f"share of the {word} kept" in text
 
 
 def test_pages_of_pictures_whatever_a_feature_is():

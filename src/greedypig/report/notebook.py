@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import MissingPackage
 from ..results.curve import Curve
-from ..results.frame import shown, valued_labels
+from ..results.frame import valued_labels
 from ..results.photo_notes import COMPARED, Notes
 from ..results.picture import (
     Picture,
@@ -31,12 +31,13 @@ from ..results.picture import (
     feature_word,
     features_within,
     rounds_line,
+    share_word,
     strengths,
     unranked,
 )
 from ..results.summary import Comparison, Summary
 from ..results.verdicts import answer_of, cautions_of
-from ..results.wording import chance_cell, count, percent, short_percent
+from ..results.wording import chance_cell, count, percent, short_percent, shown
 from .page import write
 from .render import environment, png
 
@@ -238,7 +239,7 @@ def _curve(a: Attribution, notes: Notes) -> dict[str, Any] | None:
         "low": shown(low),
         "high": shown(high),
         "caption": "probability" if own is not None else "G(S)",
-        "done": "switched off" if line.off else "kept",
+        "done": f"{share_word(a)} {'switched off' if line.off else 'kept'}",
     }
 
 

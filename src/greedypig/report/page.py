@@ -18,9 +18,11 @@ from ..results.picture import (
     feature_word,
     features_within,
     rounds_line,
+    share_word,
     unranked,
 )
 from ..results.table_notes import ColumnNotes
+from ..results.wording import shown
 from .chart import Chart, share_chart
 from .columns import columns_html
 from .explore import compared_data, explorer, explorer_data, start_share
@@ -104,6 +106,7 @@ def _comparison_html(
     shares, (_, height, width) = pictures["shares"], pictures["shape"]
     start = min(range(len(shares)), key=lambda i: abs(shares[i] - start_share(notes)))
     needed = {m.name: None if m.curve is None else notes.needed(m.curve) for m in notes.methods}
+    context["eyebrow"] = [notes.source, notes.model]
     return render(
         "comparison.html",
         {"charts": [chart.data for chart in methods["charts"]], "compare": pictures},
@@ -121,7 +124,7 @@ def _comparison_html(
 
 def _finite(values: list[float]) -> list[str]:
     """Numbers as they are written; none where one is not known."""
-    return [f"{value:.3g}" for value in values] if all(map(isfinite, values)) else []
+    return [shown(value, 3) for value in values] if all(map(isfinite, values)) else []
 
 
 def _shares(notes: Notes) -> dict[float, float]:
@@ -167,7 +170,15 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
         if off:
             caption = "How far the prediction moves (KL, nats)"
         charts.append(
-            share_chart("curve-rounds", caption, {after.name: after}, full, plain=off, done=done)
+            share_chart(
+                "curve-rounds",
+                caption,
+                {after.name: after},
+                full,
+                word=share_word(a),
+                plain=off,
+                done=done,
+            )
         )
     return charts
 

@@ -10,7 +10,7 @@ from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
 from .picture import Picture, feature_labels, feature_word, features_within, rounds_line, unranked
 from .table_notes import ColumnNotes
-from .wording import chance, percent, short_percent, signed
+from .wording import chance, percent, short_percent, shown, signed
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
@@ -167,8 +167,8 @@ def excess_value(a: Attribution, features: str) -> str | None:
     best = float(values.max())
     if best <= a.full_value + 0.01 * max(abs(a.full_value), best - float(values.min())):
         return None
-    full = f"{a.full_value:.3g}"
-    return f"{higher(f'Some of the {features}', f'{best:.3g}', 'all of them', full, quantity='G')}."
+    value, full = shown(best, 3), shown(a.full_value, 3)
+    return f"{higher(f'Some of the {features}', value, 'all of them', full, quantity='G')}."
 
 
 def excess_edges(graph: Compression | Explained) -> str | None:
