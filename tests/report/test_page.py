@@ -128,6 +128,11 @@ def test_the_answer_of_a_picture_without_curves_is_a_share_of_it():
     a = gp.explain(Model(), torch.ones(3, 8, 8), target=0, baseline="zero",
                    method=gp.GreedyPIG(rounds=20))  # fmt: skip
     assert Picture.of(a) is not None
+    counted = replace(a, settings={**a.settings, "objective": "log-likelihood"},
+                      values=a.values.clone().fill_(-0.1), full_value=0.0)  # fmt: skip
+    counted.values[0] = -6
+    told = "With 0.52 % of the photo, G is −0.1 for output 0 (nothing −6, everything 0)."
+    assert told in visible(report.html(counted))
     text = visible(report.html(a))
     assert "0.52 % of the photo is enough for output 0 (0.998, whole photo 0.998)." in text
     assert "The first 3 of" not in text

@@ -66,9 +66,24 @@ def answer_of(a: Attribution) -> str:
         enough = f"{'is' if k == 1 else 'are'} enough for {notes.label or 'the class'}"
         values = f"({chance(line.at(share))}, all {chance(a.full_value)})"
         return f"{k:,} of {count} {enough} {values}: {names}."
-    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
     label = f" for {notes.label}" if notes.label else ""
+    if picture and (rise := _rise(a, label, " switched off" * notes.removing)):
+        return rise
+    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
     return f"The first {len(best)} of {count}{label}: {', '.join(best)}."
+
+
+def _rise(a: Attribution, label: str, off: str) -> str | None:
+    """The smallest share of a picture from which on G stays at 9/10 of its rise, if it rises."""
+    line, bare, full = rounds_line(a), float(a.values[0]), a.full_value
+    share = None if line is None else line.stays_from(bare + REACHED * (full - bare))
+    if line is None or share is None or not full > bare:
+        return None
+    value, bounds = (
+        shown(line.at(share), 3),
+        f"nothing {shown(bare, 3)}, everything {shown(full, 3)}",
+    )
+    return f"With {short_percent(share)} of the photo{off}, G is {value}{label} ({bounds})."
 
 
 def cautions_of(a: Attribution) -> list[tuple[str, str]]:

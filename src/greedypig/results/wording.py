@@ -47,7 +47,7 @@ def signed(value: float | None) -> str:
 
 def shown(value: float, digits: int = 4) -> str:
     """A number in so many digits, as it would be typed: 52, 0.5312, −1.2e+05."""
-    return f"{value:.{digits}g}".replace("-", "−")
+    return f"{value + 0.0:.{digits}g}".replace("-", "−")
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
