@@ -243,6 +243,17 @@ def test_nothing_is_gained_only_where_retraining_agrees(enough, losses, useful):
     assert notes.gained() in html.unescape(report.html(a))
 
 
+@pytest.mark.parametrize(("enough", "k"), [(4, 4), (3, 3), (2, 3), (0, 1), (None, 3)])
+def test_the_headline_keeps_the_columns_after_which_nothing_is_gained(enough, k):
+    losses = {"1": loss(0.44, 0.1), "3": loss(0.431), "4": loss(0.43)}
+    a = selected(ks=[1, 3, 4], losses={"greedy-pig": losses}, loss_all=loss(0.43))
+    a = a.with_notes({"held_out": {"columns": enough}})
+    text = html.unescape(report.html(a))
+    mean = losses[str(k)]["mean"]
+    assert f"{k} of 4 columns give a validation log-loss of {mean:.4f}; all" in text
+    assert enough is None or ColumnNotes.of(a).gained() in text
+
+
 def test_warnings_are_on_the_page_as_text():
     page = report.html(selected(warnings=["'zip' <b>leaks</b>"]))
     assert "<b>leaks" not in page

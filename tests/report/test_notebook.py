@@ -8,7 +8,9 @@ import pytest
 from test_browser import FLAGS, executable
 
 import greedypig as gp
+from greedypig import report
 from greedypig.report import notebook
+from greedypig.results import verdicts
 from nets import cnn, mlp, picture, row
 from seen import photo, ranked, unmeasured
 
@@ -89,7 +91,21 @@ def test_the_class_the_first_features_with_values_and_the_cost_are_told():
     assert f"output {a.settings['target']}" in said
     assert f"age = {float(row()[0]):.4g}".replace("-", "−") in said
     assert "greedy-pig · 6 rounds · 12 gradients" in said
-    assert "6 of 6 features selected: G" in said
+    assert verdicts.answer_of(a) in said
+
+
+def test_a_notebook_says_the_sentence_and_the_warnings_of_the_page():
+    lost = {"softmax": {"fractions": [0, 0.1, 0.5, 1], "values": [0, 0.8, 0.1, 0.75]}}
+    about = {"curves": lost, "kept": {}, "warnings": ["Something is odd."]}
+    for a in (photo(), photo(about=about)):
+        said = " ".join(Seen(a._repr_html_()).said)
+        cautions = [line for line, _ in verdicts.cautions_of(a)]
+        assert cautions
+        for line in (verdicts.answer_of(a), *cautions):
+            assert line in said
+            assert line.replace(" %", "\u00a0%") in report.html(a) or line in report.html(a)
+    assert "▲ This explanation does not hold: 10 % of the features give 0.800" in said
+    assert "▲ Something is odd." in said
 
 
 def test_pictures_are_shown_with_their_best_features():

@@ -7,6 +7,7 @@ import re
 import struct
 import sys
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -118,6 +119,45 @@ def test_the_answer_of_a_row_names_the_features_that_are_enough():
     assert "1 of 5 features is enough for output 0 (0.982, all more than 0.999): a." in text
 
 
+def test_the_answer_of_a_picture_without_curves_is_a_share_of_it():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            first = 8 * x[:, 0, 0, 0]  # All that counts.
+            return torch.stack([first, 2 + 0 * first], 1)
+
+    a = gp.explain(Model(), torch.ones(3, 8, 8), target=0, baseline="zero",
+                   method=gp.GreedyPIG(rounds=20))  # fmt: skip
+    assert Picture.of(a) is not None
+    counted = replace(a, settings={**a.settings, "objective": "log-likelihood"},
+                      values=a.values.clone().fill_(-0.1), full_value=0.0)  # fmt: skip
+    counted.values[0] = -6
+    told = "With 0.52 % of the photo, G is −0.1 for output 0 (nothing −6, everything 0)."
+    assert told in visible(report.html(counted))
+    text = visible(report.html(a))
+    assert "0.52 % of the photo is enough for output 0 (0.998, whole photo 0.998)." in text
+    assert "The first 3 of" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "whole"),
+    [
+        ("image", "softmax", "photo"),
+        (None, "softmax", "input"),
+        (None, "increase", None),
+        ("table", "softmax", None),
+        ("graph", "softmax", None),
+    ],
+)
+def test_log_likelihood_is_advised_where_it_can_be_chosen(kind, objective, whole):
+    a = ranked((6,), method="greedy-pig", rounds=3)
+    a = replace(a, values=a.values + 99).with_notes({"kind": kind, "objective": objective})
+    text = visible(report.html(a))
+    assert "give a higher G" in text
+    assert ("log-likelihood" in text) == (whole is not None)
+    assert whole is None or f"to match the {whole}'s own prediction" in text
+    assert ("a second network" in text) == (kind in (None, "image"))
+
+
 def test_the_answer_of_a_counterfactual_is_what_cannot_be_missed():
     line = {"fractions": [0, 0.1, 0.2, 1], "values": [0.75, 0.3, 0.5, 0.1]}
     about = {"curves": {"deletion": line}, "objective": "counterfactual", "kept": {}}
@@ -147,6 +187,7 @@ def test_a_comparison_with_pictures_is_titled_as_one_and_shows_them_all():
     page = report.html(noted)
     text = visible(page)
     assert "2 methods compared on photo.jpg: espresso" in text
+    assert '<p class="eyebrow">photo.jpg · efficientnet-lite0</p>' in page  # No method's own.
     assert "<title>Comparison" in page
     assert "theirs keeps espresso (0.750) with 20 % of the photo; mine needs 100 %." in text
     assert page.count('<canvas id="method-') == 2
@@ -250,6 +291,25 @@ def test_results_without_a_picture_get_bars_rounds_and_values(make):
     assert f"Rounds ({len(a.picks)})" in text
     assert ("after each round" in text) == bool(a.values.isfinite().any())
     assert ("not measured" in text) == bool(a.values.isnan().any())
+
+
+def test_g_below_0_is_told_with_proper_minus_signs():
+    a = ranked((4,), method="greedy-pig", rounds=2)
+    a = replace(a, values=torch.tensor([-0.86, -0.9, -0.992], dtype=torch.float64),
+                full_value=-0.5, totals=(-0.25, -0.125))  # fmt: skip
+    page = report.html(a)
+    assert "G is −0.86 with nothing and −0.992 with the 4 selected; everything gives −0.5" in (
+        re.sub(r" (?=[;.])", "", visible(page))
+    )
+    assert not re.search(r"(?<![\w–-])-\d", visible(page).partition("Settings")[0])
+    assert not re.search(r"-\d", re.search(r'<svg class="chart".*?aria-label="([^"]*)"', page)[1])
+
+
+def test_curves_of_edges_and_columns_are_over_shares_of_these():
+    for kind, word in (("graph", "edges"), ("table", "columns"), (None, "features")):
+        a = ranked((6,), method="greedy-pig", rounds=3).with_notes({"kind": kind})
+        for text in (visible(report.html(a)), a._repr_html_()):
+            assert f"share of the {word} kept" in text
 
 
 def test_pages_of_pictures_whatever_a_feature_is():

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.numbers import check_count
-from ..results.frame import shown, valued_labels
+from ..results.frame import valued_labels
 from ..results.photo_notes import Notes
 from ..results.picture import feature_word
-from ..results.wording import count
+from ..results.wording import count, shown
 from .canvas import (
     COLOURS,
     INK,

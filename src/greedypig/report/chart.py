@@ -14,7 +14,7 @@ from typing import Any
 from ..results.curve import Curve
 from ..results.line_styles import looks
 from ..results.photo_notes import MUCH
-from ..results.wording import percent
+from ..results.wording import percent, shown, signed
 
 WIDTH, HEIGHT = 640, 326
 LEFT, RIGHT, TOP, BOTTOM = 64, 38, 14, 58
@@ -128,7 +128,7 @@ class Chart:
         for line in self.lines:
             last = len(line.points) - 1
             points = [line.points[i] for i in sorted({0, last // 2, last})]
-            values = [f"{v:.3g} at {self.ticks.get(x, percent(x))}" for x, v in points]
+            values = [f"{shown(v, 3)} at {self.ticks.get(x, percent(x))}" for x, v in points]
             texts.append(f"{line.label}: {', '.join(values)}")
         return f"{self.caption}. {'; '.join(texts)}"
 
@@ -163,13 +163,13 @@ def share_chart(
         Line(
             label,
             curve.points,
-            "" if plain else f"area {curve.auc:.3f}",
+            "" if plain else f"area {signed(curve.auc)}",
             # A judge's curve has a whole of its own.
             shaded=not plain and curve.judge is None,
         )
         for label, curve in curves.items()
     ]
-    levels = [] if full is None else [Level("everything", full, f"{full:.3f}")]
+    levels = [] if full is None else [Level("everything", full, signed(full))]
     axis = f"share of the {word} {done}, best first"
     return Chart(name, caption, axis, lines, levels, **options)
 

@@ -32,7 +32,7 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         answer=verdicts.answer_of(a),
         verdict=columns.verdict(columns.first, "ig", k) if judged else "",
         chart=chart,
-        cautions=[(line, "") for line in (*columns.cautions(), *columns.warnings)],
+        cautions=verdicts.cautions_of(a),
         heads=["columns kept", *(f"k = {k}" for k in columns.ks)],
         losses=_losses(columns),
         rankings=_rankings(columns),

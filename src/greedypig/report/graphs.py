@@ -74,7 +74,6 @@ def _page(
     **data: Any,
 ) -> str:
     """A page with charts. data: what its script draws from besides them."""
-    higher = verdicts.excess_edges(graph)
     return render(
         template,
         {"charts": [chart.data for chart in charts], **data},
@@ -83,7 +82,7 @@ def _page(
         eyebrow=[graph.source, graph.model],
         charts=charts,
         answer=verdicts.answer_of(a),
-        cautions=[(higher, "")] if higher else [],
+        cautions=verdicts.cautions_of(a),
         **context,
     )
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import MissingPackage
 from ..results.curve import Curve
-from ..results.frame import shown, valued_labels
+from ..results.frame import valued_labels
 from ..results.photo_notes import COMPARED, Notes
 from ..results.picture import (
     Picture,
@@ -31,11 +31,13 @@ from ..results.picture import (
     feature_word,
     features_within,
     rounds_line,
+    share_word,
     strengths,
     unranked,
 )
 from ..results.summary import Comparison, Summary
-from ..results.wording import chance_cell, count, percent, short_percent
+from ..results.verdicts import answer_of, cautions_of
+from ..results.wording import chance_cell, count, percent, short_percent, shown
 from .page import write
 from .render import environment, png
 
@@ -96,13 +98,13 @@ def result_html(a: Attribution) -> str:
     return _render(
         "notebook_result.html",
         heading=_heading(a, notes),
-        answer=reason or _answer(a, notes),
+        answer=reason or answer_of(a),
         facts=_facts(a),
         pictures=pictures,
         bars=None if reason or pictures else _bars(a),
         curve=None if reason else _curve(a, notes),
         methods=_numbers(comparison),
-        warnings=notes.warnings,
+        cautions=cautions_of(a),
     )
 
 
@@ -158,26 +160,7 @@ def _render(template: str, **context: Any) -> str:
 def _heading(a: Attribution, notes: Notes) -> str:
     parts = [notes.label, None if notes.probability is None else chance_cell(notes.probability)]
     text = " ".join(part for part in parts if part)
-    if text or unranked(a) is not None:
-        return text or f"{a.features.count:,} {feature_word(a)}"
-    first = ", ".join(feature_labels(a, a.order[:3].tolist()))
-    return f"First {feature_word(a)}: {first}"
-
-
-def _answer(a: Attribution, notes: Notes) -> str:
-    """What the result says, in a sentence."""
-    needed = notes.needed()
-    if needed is not None and not notes.removing:
-        return (
-            f"The best {short_percent(needed)} of the {feature_word(a)} are enough for 9/10 of the "
-            "probability."
-        )
-    known = [value for value in a.values.tolist() if isfinite(value)]
-    done = f"{a.selected:,} of {a.features.count:,} {feature_word(a)} selected"
-    if len(known) < 2:
-        return f"{done}."
-    whole = f" (all: {shown(a.full_value)})" if isfinite(a.full_value) else ""
-    return f"{done}: G {shown(known[0])} → {shown(known[-1])}{whole}."
+    return text or f"{a.features.count:,} {feature_word(a, a.features.count)}"
 
 
 def _facts(a: Attribution) -> str:
@@ -256,7 +239,7 @@ def _curve(a: Attribution, notes: Notes) -> dict[str, Any] | None:
         "low": shown(low),
         "high": shown(high),
         "caption": "probability" if own is not None else "G(S)",
-        "done": "switched off" if line.off else "kept",
+        "done": f"{share_word(a)} {'switched off' if line.off else 'kept'}",
     }
 
 

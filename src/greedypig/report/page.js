@@ -116,7 +116,7 @@
       const value = read(line.x, line.y, place);
       dot.setAttribute("cx", value === null ? -9 : x);
       dot.setAttribute("cy", value === null ? -9 : top + ((high - value) / (high - low)) * height);
-      if (value !== null) said.push(`${line.label} ${value.toFixed(3)}`);
+      if (value !== null) said.push(`${line.label} ${value.toFixed(3).replace("-", "−")}`);
     });
     const there = chart.places ? `k = ${place}` : chart.counted ? `${place} ${chart.counted}` : percent(place);
     svg.parentNode.querySelector(".read").textContent = `At ${there}: ${said.join("; ")}`;

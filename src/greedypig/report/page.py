@@ -18,9 +18,11 @@ from ..results.picture import (
     feature_word,
     features_within,
     rounds_line,
+    share_word,
     unranked,
 )
 from ..results.table_notes import ColumnNotes
+from ..results.wording import shown
 from .chart import Chart, share_chart
 from .columns import columns_html
 from .explore import compared_data, explorer, explorer_data, start_share
@@ -84,7 +86,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         "photo.html",
         data,
         answer=verdicts.answer_of(a),
-        cautions=_cautions(a, notes),
+        cautions=verdicts.cautions_of(a),
         charts=charts,
         methods=methods,
         explore=None if picture is None else explorer(a, notes, picture),
@@ -104,6 +106,7 @@ def _comparison_html(
     shares, (_, height, width) = pictures["shares"], pictures["shape"]
     start = min(range(len(shares)), key=lambda i: abs(shares[i] - start_share(notes)))
     needed = {m.name: None if m.curve is None else notes.needed(m.curve) for m in notes.methods}
+    context["eyebrow"] = [notes.source, notes.model]
     return render(
         "comparison.html",
         {"charts": [chart.data for chart in methods["charts"]], "compare": pictures},
@@ -121,7 +124,7 @@ def _comparison_html(
 
 def _finite(values: list[float]) -> list[str]:
     """Numbers as they are written; none where one is not known."""
-    return [f"{value:.3g}" for value in values] if all(map(isfinite, values)) else []
+    return [shown(value, 3) for value in values] if all(map(isfinite, values)) else []
 
 
 def _shares(notes: Notes) -> dict[float, float]:
@@ -167,7 +170,15 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
         if off:
             caption = "How far the prediction moves (KL, nats)"
         charts.append(
-            share_chart("curve-rounds", caption, {after.name: after}, full, plain=off, done=done)
+            share_chart(
+                "curve-rounds",
+                caption,
+                {after.name: after},
+                full,
+                word=share_word(a),
+                plain=off,
+                done=done,
+            )
         )
     return charts
 
@@ -176,22 +187,3 @@ def _label(name: str, line: Curve, notes: Notes) -> str:
     if name in ("softmax", "deletion"):
         return f"{notes.model or 'the model'} itself"
     return f"second opinion by {line.judge or 'another network'}" if name == SECOND else name
-
-
-def _cautions(a: Attribution, notes: Notes) -> list[tuple[str, str]]:
-    """Why a result is to be doubted: (a line, how to check it)."""
-    warnings = [(warning, "") for warning in notes.warnings]
-    if notes.removing:
-        return warnings
-    if lost := verdicts.fall(notes):
-        more = "Try another seed or more rounds, and compare what they select first."
-        return [(lost, more), *warnings]
-    if excess := verdicts.excess(notes):
-        parts = [
-            "That is a fact about the model; it does not make the explanation better.",
-            verdicts.second_opinion(notes) or "",
-            verdicts.advice(notes, judge="a second network, as a second opinion"),
-        ]
-        return [(excess, " ".join(filter(None, parts))), *warnings]
-    value = verdicts.excess_value(a, feature_word(a)) if notes.curve is None else None
-    return [(value, verdicts.advice(notes)), *warnings] if value else warnings

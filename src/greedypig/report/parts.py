@@ -12,7 +12,7 @@ from typing import Any
 from ..core.attribution import Attribution
 from ..results.photo_notes import COMPARED, Method, Notes, compared_curves
 from ..results.picture import feature_labels, feature_word, strengths
-from ..results.wording import kept_settings, percent, setting
+from ..results.wording import kept_settings, percent, setting, shown
 from .chart import share_chart
 from .render import Cell
 
@@ -37,7 +37,7 @@ def first_features(a: Attribution, most: int = 200) -> dict[str, Any]:
         width = max(abs(lengths[i]) * unit, 0.4)
         bar = (-low * unit - (width if lengths[i] < 0 else 0), width, lengths[i] < 0)
         rows.append([str(i + 1), label, *([values[first[i]]] if values else [])])
-        rows[-1] += [Cell(f"{lengths[i]:.3g}".replace("-", "−"), bar=bar)]
+        rows[-1] += [Cell(shown(lengths[i], 3), bar=bar)]
         rows[-1] += [str(rounds[i] or "–")] if len(a.picks) > 1 else []
     word = feature_word(a)
     heads = ["place", feature_word(a, 1), *(["value"] if values else []), head]
@@ -57,7 +57,7 @@ def feature_values(a: Attribution) -> list[str]:
     x = a.attachments.get("x")
     if x is None or x.shape != (a.features.n,) or a.features.kind != "elements":
         return []
-    return [f"{value:.4g}".replace("-", "−") for value in x.tolist()]
+    return [shown(value) for value in x.tolist()]
 
 
 def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | None:
@@ -128,11 +128,11 @@ def _pairs(mapping: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _rounds(a: Attribution) -> list[list[str]]:
-    def shown(value: float) -> str:
-        return f"{value:.4g}" if isfinite(value) else "not measured"
+    def known(value: float) -> str:
+        return shown(value) if isfinite(value) else "not measured"
 
     rounds = zip(a.picks, accumulate(a.picks), a.values[1:].tolist(), a.totals, strict=True)
     return [
-        [str(i), f"{pick:,}", f"{end:,}", percent(end / a.features.count), shown(g), shown(total)]
+        [str(i), f"{pick:,}", f"{end:,}", percent(end / a.features.count), known(g), known(total)]
         for i, (pick, end, g, total) in enumerate(rounds, 1)
     ]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import MissingPackage
-from ..results.wording import chance, percent, short_percent, signed
+from ..results.wording import chance, percent, short_percent, shown, signed
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,6 +79,7 @@ def environment() -> Environment:
         "chance": chance,
         "percent": lambda share: percent(share).replace(" ", "\u00a0"),
         "short_percent": lambda share: short_percent(share).replace(" ", "\u00a0"),
+        "shown": shown,
         "signed": signed,
         "thousands": lambda number: f"{number:,}",
         "decimals": _decimals,

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, MissingPackage, did_you_mean
 from .picture import feature_labels
+from .wording import shown
 
 LIBRARIES = ("pandas", "polars")
 
@@ -40,11 +41,6 @@ def valued_labels(
         return labels
     pairs = zip(labels, values[list(indices)].tolist(), strict=True)
     return [f"{name} = {shown(value)}" if isfinite(value) else name for name, value in pairs]
-
-
-def shown(value: float) -> str:
-    """A number in four digits, as it would be typed: 52, 0.5312, −1.2e+05."""
-    return f"{value:.4g}".replace("-", "−")
 
 
 def to_frame(a: Attribution, library: str = "pandas") -> Any:

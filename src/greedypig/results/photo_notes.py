@@ -163,9 +163,11 @@ class Notes:
     def advises_log_likelihood(self) -> bool:
         """Is objective="log-likelihood" worth trying where a part lies above the whole?
 
-        It is about the model's own prediction, so it is no advice for another class.
+        It is about the model's own prediction, so it is no advice for another class, nor for a
+        value.
         """
-        return self.predicted and self.objective != "log-likelihood"
+        done = self.objective in ("log-likelihood", "increase", "decrease")
+        return self.predicted and not done
 
     def needed(self, curve: Curve | None = None) -> float | None:
         """The smallest share from which on the probability stays above 9/10 of the whole's.

@@ -223,6 +223,12 @@ def feature_word(a: Attribution, count: int = 2) -> str:
     return word if count == 1 else f"{word}s"
 
 
+def share_word(a: Attribution) -> str:
+    """What curves are over a share of. Groups differ in size, so of them values are counted."""
+    word = feature_word(a)
+    return word if word in ("columns", "edges") else "features"
+
+
 def rounds_line(a: Attribution) -> Curve | None:
     """G(S) after each round over the share of values selected; None if never measured."""
     ranks = torch.sort(a.features.first_rank(a.order)).values

@@ -156,10 +156,13 @@ class ColumnNotes:
         )
 
     def enough_columns(self) -> int:
-        """The fewest columns of the first method with at most 1.01 of the loss of all columns; the
-        most that were measured, where none are."""
-        losses = self.losses[self.first]
-        near = (k for k, loss in losses.items() if loss.mean <= 1.01 * self.loss_all.mean)
+        """The fewest retrained columns of the first method after which nothing is gained; where
+        that is not known, with at most 1.01 of the loss of all columns; else the most."""
+        losses, useful = self.losses[self.first], self.useful
+        if useful is not None:
+            near = (k for k in sorted(losses) if k >= useful)
+        else:
+            near = (k for k, loss in losses.items() if loss.mean <= 1.01 * self.loss_all.mean)
         return next(near, max(losses))
 
     def figure(self, value: float) -> str:

@@ -8,9 +8,9 @@ from math import isfinite
 from ..core.attribution import REACHED, Attribution
 from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
-from .picture import Picture, feature_labels, feature_word, features_within, rounds_line
+from .picture import Picture, feature_labels, feature_word, features_within, rounds_line, unranked
 from .table_notes import ColumnNotes
-from .wording import chance, percent, short_percent, signed
+from .wording import chance, percent, short_percent, shown, signed
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
@@ -56,17 +56,59 @@ def answer_of(a: Attribution) -> str:
     if enough := answer(notes, "the photo" if picture else "the input"):
         return enough
     count = f"{a.features.count:,} {feature_word(a, a.features.count)}"
-    line = rounds_line(a) if notes.objective == "softmax" and not picture else None
+    line = rounds_line(a) if notes.objective == "softmax" else None
     share = None if line is None else line.stays_from(REACHED * a.full_value)
+    if line is not None and share is not None and picture:
+        return _enough(share, line.at(share), a.full_value, notes, "the photo")
     if line is not None and share and share < 1:
         k = features_within(a, share)
         names = ", ".join(feature_labels(a, a.order[: min(k, 3)].tolist())) + ", …" * (k > 3)
         enough = f"{'is' if k == 1 else 'are'} enough for {notes.label or 'the class'}"
         values = f"({chance(line.at(share))}, all {chance(a.full_value)})"
         return f"{k:,} of {count} {enough} {values}: {names}."
-    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
     label = f" for {notes.label}" if notes.label else ""
+    if picture and (rise := _rise(a, label, " switched off" * notes.removing)):
+        return rise
+    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
     return f"The first {len(best)} of {count}{label}: {', '.join(best)}."
+
+
+def _rise(a: Attribution, label: str, off: str) -> str | None:
+    """The smallest share of a picture from which on G stays at 9/10 of its rise, if it rises."""
+    line, bare, full = rounds_line(a), float(a.values[0]), a.full_value
+    share = None if line is None else line.stays_from(bare + REACHED * (full - bare))
+    if line is None or share is None or not full > bare:
+        return None
+    value, bounds = (
+        shown(line.at(share), 3),
+        f"nothing {shown(bare, 3)}, everything {shown(full, 3)}",
+    )
+    return f"With {short_percent(share)} of the photo{off}, G is {value}{label} ({bounds})."
+
+
+def cautions_of(a: Attribution) -> list[tuple[str, str]]:
+    """Why a result of any run is to be doubted: (a line, how to check it)."""
+    if (graph := Compression.of(a) or Explained.of(a)) is not None:
+        more = excess_edges(graph)
+        return [(more, "")] if more else []
+    if (columns := ColumnNotes.of(a)) is not None:
+        return [(line, "") for line in (*columns.cautions(), *columns.warnings)]
+    notes = Notes.of(a)
+    warnings = [(warning, "") for warning in notes.warnings]
+    if notes.removing or unranked(a) is not None:
+        return warnings
+    if lost := fall(notes):
+        check = "Try another seed or more rounds, and compare what they select first."
+        return [(lost, check), *warnings]
+    if part := excess(notes):
+        parts = [
+            "That is a fact about the model; it does not make the explanation better.",
+            second_opinion(notes) or "",
+            advice(notes, judge="a second network, as a second opinion"),
+        ]
+        return [(part, " ".join(filter(None, parts))), *warnings]
+    value = excess_value(a, feature_word(a)) if notes.curve is None else None
+    return [(value, advice(notes)), *warnings] if value else warnings
 
 
 def answer(notes: Notes, whole: str = "the photo") -> str | None:
@@ -93,11 +135,16 @@ def answer(notes: Notes, whole: str = "the photo") -> str | None:
     share = notes.needed()
     if share is None or notes.curve is None:
         return None
+    return _enough(share, notes.curve.at(share), full, notes, whole)
+
+
+def _enough(share: float, value: float, full: float, notes: Notes, whole: str) -> str:
+    label = notes.label or "the class"
     if share >= 1:
         return f"No smaller part of {whole} is enough for {label} ({chance(full)})."
     part = "The baseline alone" if share == 0 else f"{short_percent(share)} of {whole}"
     beside = f"whole {whole.removeprefix('the ')} {chance(full)}"
-    return f"{part} is enough for {label} ({chance(notes.curve.at(share))}, {beside})."
+    return f"{part} is enough for {label} ({chance(value)}, {beside})."
 
 
 def compared_answer(notes: Notes) -> str:
@@ -135,8 +182,8 @@ def excess_value(a: Attribution, features: str) -> str | None:
     best = float(values.max())
     if best <= a.full_value + 0.01 * max(abs(a.full_value), best - float(values.min())):
         return None
-    full = f"{a.full_value:.3g}"
-    return f"{higher(f'Some of the {features}', f'{best:.3g}', 'all of them', full, quantity='G')}."
+    value, full = shown(best, 3), shown(a.full_value, 3)
+    return f"{higher(f'Some of the {features}', value, 'all of them', full, quantity='G')}."
 
 
 def excess_edges(graph: Compression | Explained) -> str | None:
@@ -174,13 +221,16 @@ def second_opinion(notes: Notes) -> str | None:
 
 
 def advice(notes: Notes, objective: str = LIKELIHOOD, judge: str = JUDGE) -> str:
-    """What to do about a part that gives a higher probability; "" where all has been done.
+    """What to do about a part that gives a higher probability; "" where all has been done, and for
+    tables, graphs and set functions.
 
     The log-likelihood is about the model's own prediction, so it is no advice for another class.
     """
-    ways = []
+    if notes.objective is None or notes.kind == "table" or str(notes.kind).startswith("graph"):
+        return ""
+    ways, whole = [], "photo" if notes.kind == "image" else "input"
     if notes.advises_log_likelihood:
-        ways.append(f"use {objective} to match the photo's own prediction")
+        ways.append(f"use {objective} to match the {whole}'s own prediction")
     if SECOND not in notes.curves:
         ways.append(f"check with {judge}")
     text = ", or ".join(ways)

@@ -45,6 +45,11 @@ def signed(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}".replace("-", "−")
 
 
+def shown(value: float, digits: int = 4) -> str:
+    """A number in so many digits, as it would be typed: 52, 0.5312, −1.2e+05."""
+    return f"{value + 0.0:.{digits}g}".replace("-", "−")
+
+
 def listed(names: Sequence[str], most: int = 12) -> str:
     """Names with commas; of many the first ones and how many more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
