@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from greedypig.results.files import write_whole
+
 FOLDER = Path(__file__).parents[1] / "docs/notebooks"
 SECONDS = 300
 """For one cell."""
@@ -44,7 +46,7 @@ def execute(path: Path, *, save: bool) -> None:
     if len(text.encode()) > LARGEST:
         raise ValueError(f"{path.name} has {len(text.encode()):,} bytes, more than {LARGEST:,}.")
     if save:
-        path.write_text(text)
+        write_whole(path, text)
 
 
 def main(arguments: list[str] | None = None) -> int:
