@@ -3,6 +3,7 @@
     python reproduction/study/reliability.py                       120 photos, elements and pixels
     python reproduction/study/reliability.py --features elements pixels grid windows superpixels
     python reproduction/study/reliability.py --objective log-likelihood
+    python reproduction/study/reliability.py --below 0.6667        photos the network is unsure of
 
 An explanation of a photo holds if its best 10 % give at least 0.9 of the photo's probability. Its
 loss curve (LIC) should lie below that of a random order. Photos, and the weights of MobileNetV2,
@@ -34,6 +35,12 @@ FEATURES: dict[str, Any] = {
 OUT, SHARE, HOLDS = Path("out/reliability"), 0.1, 0.9
 
 
+def probability(model: Any, image: Any) -> float:
+    """Of the predicted class."""
+    with torch.no_grad():
+        return float(model(model.preprocess(image).unsqueeze(0)).softmax(1).max())
+
+
 def measure(model: Any, judge: Any, image: Any, features: Any, objective: str) -> Row:
     """The numbers of one photo."""
     x = model.preprocess(image)
@@ -47,6 +54,7 @@ def measure(model: Any, judge: Any, image: Any, features: Any, objective: str) -
         "own": own.auc,
         "loss": loss.auc,
         "random_loss": random.auc,
+        "falls": float(own.values[own.fractions >= SHARE].min()) < HOLDS * own.full,
     }
     with torch.no_grad():
         other = judge(judge.preprocess(image).unsqueeze(0)).argmax()
@@ -59,12 +67,13 @@ def measure(model: Any, judge: Any, image: Any, features: Any, objective: str) -
 def summary(records: list[Row]) -> str:
     """The photos so far in a line."""
     worse = sum(r["loss"] > r["random_loss"] for r in records)
+    falls = sum(r["falls"] for r in records)
     names = ("own", "second", "loss", "random_loss")
     areas = {name: [r[name] for r in records if name in r] for name in names}
     numbers = ", ".join(f"{name} {fmean(each):.3f}" for name, each in areas.items() if each)
     return (
         f"{len(records)} photos: best 10 % hold {fmean(r['holds'] for r in records):.1%}, loss "
-        f"curve above random's {worse}; mean areas: {numbers}"
+        f"curve above random's {worse}, falls after 10 % {falls}; mean areas: {numbers}"
     )
 
 
@@ -73,12 +82,15 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", choices=FEATURES, default=["elements", "pixels"])
     parser.add_argument("--objective", default="softmax")
     parser.add_argument("--every", type=int, default=1, help="every n-th photo")
+    parser.add_argument("--below", type=float, default=1.1, help="of photos below this probability")
     args = parser.parse_args()
     models = {name: gp.models.load(name) for name in NETWORKS}
     for network, judge in NETWORKS.items():
         for name in args.features:
             folder, records = OUT / args.objective / network / name, []
             for photo in list(Photos([assets_folder() / "photos"]))[:: args.every]:
+                if probability(models[network], photo.image) >= args.below:
+                    continue
                 file = folder / f"{photo.path.parent.name}-{photo.path.stem}.json"
                 if not file.exists():
                     pair, features = (models[network], models[judge]), FEATURES[name]
