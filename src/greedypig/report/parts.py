@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any
 
 from ..core.attribution import Attribution
+from ..results.frame import feature_values
 from ..results.photo_notes import COMPARED, Method, Notes, compared_curves
 from ..results.picture import feature_labels, feature_word, strengths
 from ..results.wording import kept_settings, percent, setting, shown
@@ -30,13 +31,14 @@ def first_features(a: Attribution, most: int = 200) -> dict[str, Any]:
     first = a.order[:count].tolist()
     low, high = min(0.0, *lengths), max(0.0, *lengths)
     unit = 100 / ((high - low) or 1)
-    values = feature_values(a)
+    known = feature_values(a) if a.features.kind == "elements" else None
+    values = [] if known is None else [shown(value) for value in known[first].tolist()]
     head = "gain in G" if meaning.startswith("gain") else "score"
     rows: list[list[Any]] = []
     for i, label in enumerate(feature_labels(a, first)):
         width = max(abs(lengths[i]) * unit, 0.4)
         bar = (-low * unit - (width if lengths[i] < 0 else 0), width, lengths[i] < 0)
-        rows.append([str(i + 1), label, *([values[first[i]]] if values else [])])
+        rows.append([str(i + 1), label, *values[i : i + 1]])
         rows[-1] += [Cell(shown(lengths[i], 3), bar=bar)]
         rows[-1] += [str(rounds[i] or "–")] if len(a.picks) > 1 else []
     word = feature_word(a)
@@ -49,15 +51,6 @@ def first_features(a: Attribution, most: int = 200) -> dict[str, Any]:
         "rows": rows,
         "words": len(heads) - 1,
     }
-
-
-def feature_values(a: Attribution) -> list[str]:
-    """The input's value of each feature as a text, where the result holds the input and a feature
-    is one value of it."""
-    x = a.attachments.get("x")
-    if x is None or x.shape != (a.features.n,) or a.features.kind != "elements":
-        return []
-    return [shown(value) for value in x.tolist()]
 
 
 def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | None:

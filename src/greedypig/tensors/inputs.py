@@ -72,7 +72,7 @@ class ModelObjective(Objective):
         references = References.of([e.reference for e in self.examples])
 
         def values(points: Tensor, problems: Tensor) -> Tensor:
-            own = torch.div(problems, views, rounding_mode="floor")
+            own = problems // views
             logits = outputs(points, own)
             matched = unsure[own] & (problems % views < views - 1)
             match = halfway_match(logits, references, own)
