@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from math import log
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,20 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
 from ..core.methods import as_method
 from ..core.run import Run
 from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables, digest
+from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_TEXTS
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
-from . import models, rivals
+from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
 from .gates import Answer, TextObjective, answer_of, present
 from .models import TextModel
-from .prompt import Prompt, make_prompt
+from .prompt import Prompt, make_prompt, sentences
 
 LONGEST_ANSWER = 64
 """Tokens that a language model may say, where no answer is given."""
@@ -271,8 +271,9 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     facts["without"] = problem.values([order[count:] for count in counts])
     facts["twins"] = _twins(a, problem, enough) if enough else []
     a = a.with_notes(facts)
-    for warning in _warnings(a, problem):
-        warnings.warn(warning, stacklevel=levels_to_caller())
+    notes = TextNotes.of(a)
+    for caution in notes.cautions() if notes is not None else ():
+        warnings.warn(caution, stacklevel=levels_to_caller())
     return a
 
 
@@ -306,10 +307,17 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     return twins
 
 
-def _warnings(a: Attribution, problem: TextProblem) -> list[str]:
-    return []
-
-
 def truncate_text(model: Any, text: str, *, tokenizer: Any = None) -> str:
-    """The text's first sentences that the model takes, as many as fit whole."""
-    raise NotImplementedError
+    """The text's first sentences that the model takes, as many as fit whole.
+
+    What a language model is asked about it, and its answer, need room too.
+    """
+    text_model = models.load(model, tokenizer)
+    room = text_model.limit - (2 * LONGEST_ANSWER if text_model.kind == "language model" else 0)
+    kept = ""
+    for _, end in sentences(text):
+        part = make_prompt(text_model, text[:end], None, None, "sentences")
+        if len(part.ids(text_model)) > room:
+            break
+        kept = text[:end]
+    return kept

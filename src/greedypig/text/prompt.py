@@ -24,7 +24,7 @@ ABBREVIATIONS = frozenset(
 )
 """Words whose full stop ends no sentence."""
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』]*|\n+")
-INTRODUCTION = "Answer the question from the context.\n\nContext:\n"
+INTRODUCTION = "Context:\n"
 
 
 def words(text: str) -> list[Span]:
