@@ -1,0 +1,1 @@
+"""Texts: which words does a classifier or a language model use?"""
