@@ -1,1 +1,1 @@
-"""Texts: which words does a classifier or a language model use?"""
+"""Texts: which words, sentences or sources a classifier or language model uses."""
