@@ -117,7 +117,9 @@ class TextNotes:
         full = self.value(self.kept[-1])
         if self.needs_nothing:
             bare = self.value(self.kept[0])
-            return f"{what} needs none of the {self.unit_of(total)}: {bare} without them, {full} with."
+            return (
+                f"{what} needs none of the {self.unit_of(total)}: {bare} without them, {full} with."
+            )
         if not self.enough:
             return f"No smaller part than all {self.unit_of(total)} is enough for {what} ({full})."
         value = self.at(self.kept, self.enough)
@@ -159,7 +161,9 @@ class TextNotes:
     def twin_lines(self) -> list[str]:
         """“…” says the same as “…”."""
         names = self.names
-        return [f"“{_short(names[j])}” says the same as “{_short(names[i])}”." for j, i in self.twins]
+        return [
+            f"“{_short(names[j])}” says the same as “{_short(names[i])}”." for j, i in self.twins
+        ]
 
     def _name(self, place: int) -> str:
         return self.names[self.order[place]]

@@ -88,7 +88,6 @@ def explain_text(
         text_model = models.load(model, tokenizer)
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
-        g = problem.objective
         chosen = FOR_TEXTS if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
@@ -125,7 +124,10 @@ class TextProblem:
         }
         self._check_length()
         if model.kind == "classifier":
-            measure, removing = self._class(answer, target, objective), objective == "counterfactual"
+            measure, removing = (
+                self._class(answer, target, objective),
+                objective == "counterfactual",
+            )
         else:
             measure, removing = self._answer(answer, target, objective), False
         self.objective = TextObjective(
@@ -291,8 +293,8 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     chosen = a.order[:enough].tolist()
     if enough > LARGEST or a.first_scores is None:
         return []
-    others = [i for i in torch.argsort(a.first_scores, descending=True, stable=True).tolist()]
-    others = [i for i in others if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
+    best = torch.argsort(a.first_scores, descending=True, stable=True).tolist()
+    others = [i for i in best if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
     if not others:
         return []
     lacking = [[i for i in chosen if i != out] for out in chosen]

@@ -30,6 +30,7 @@ class ContextCite:
         check_knobs(self, "samples", penalty=(0, 100))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The weights of features; what is selected is present in every set."""
         try:
             from sklearn.linear_model import Lasso
         except ImportError as error:
@@ -55,6 +56,7 @@ class Attention:
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The attention to each feature."""
         if not isinstance(objective, TextObjective):
             raise InvalidType(
                 "Expected a text for method 'attention' (got another input). Try gp.explain_text."
