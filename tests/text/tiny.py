@@ -15,16 +15,50 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-WORDS = (
-    "the The a cat dog sat ran on under mat house red blue green is of Maria Peter film was good bad "
-    "very not Context Question What color Answer : . ? ! , in and"
-).split()
+WORDS = [
+    "the",
+    "The",
+    "a",
+    "cat",
+    "dog",
+    "sat",
+    "ran",
+    "on",
+    "under",
+    "mat",
+    "house",
+    "red",
+    "blue",
+    "green",
+    "is",
+    "of",
+    "Maria",
+    "Peter",
+    "film",
+    "was",
+    "good",
+    "bad",
+    "very",
+    "not",
+    "Context",
+    "Question",
+    "What",
+    "color",
+    "Answer",
+    ":",
+    ".",
+    "?",
+    "!",
+    ",",
+    "in",
+    "and",
+]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<|user|>", "<|end|>", "<|model|>"]
 CHAT = (
     "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|model|>{% endif %}"
 )
-SIZES = {"vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0}
+SIZES = {"vocab_size": len(SPECIAL) + len(WORDS.split()), "pad_token_id": 0}
 MODELS = ("bert", "gpt2", "llama")
 
 
@@ -32,7 +66,7 @@ def tokenizer(*, chat: bool = False, classifier: bool = False) -> PreTrainedToke
     """Words and signs of punctuation are tokens."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS])}
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS.split()])}
     own = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     own.pre_tokenizer = pre_tokenizers.Whitespace()
     if classifier:
