@@ -15,44 +15,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-WORDS = [
-    "the",
-    "The",
-    "a",
-    "cat",
-    "dog",
-    "sat",
-    "ran",
-    "on",
-    "under",
-    "mat",
-    "house",
-    "red",
-    "blue",
-    "green",
-    "is",
-    "of",
-    "Maria",
-    "Peter",
-    "film",
-    "was",
-    "good",
-    "bad",
-    "very",
-    "not",
-    "Context",
-    "Question",
-    "What",
-    "color",
-    "Answer",
-    ":",
-    ".",
-    "?",
-    "!",
-    ",",
-    "in",
-    "and",
-]
+WORDS = (
+    "the The a cat dog sat ran on under mat house red blue green is of Maria Peter film was good "
+    "bad very not Context Question What color Answer : . ? ! , in and"
+)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<|user|>", "<|end|>", "<|model|>"]
 CHAT = (
     "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}"
