@@ -19,6 +19,7 @@ from ..core.methods import as_method
 from ..core.run import ALL, Run
 from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables, digest
+from ..results.storage import load
 from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_TEXTS
 from ..tensors.run import check_checkpoint, saved_run, versions
@@ -93,9 +94,16 @@ def explain_text(
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
             rule = Stop(value=problem.bar(REACH))
-        saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
+        found = checkpoint is not None and Path(checkpoint).exists()
+        saved = load(checkpoint) if found and checkpoint is not None else None
         run = TextRun(problem, chosen, k=k, stop=as_stop(rule), seed=seed, resume=saved)
         run.finish(checkpoint, progress)
+        if saved is not None and "counts" in saved.about and run.state.picks == saved.picks:
+            return saved  # It was finished and measured before.
+        problem.facts |= {
+            "forwards": run.forwards(0 if saved is None else int(saved.about.get("forwards", 0))),
+            "search_seconds": run.seconds,
+        }
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
@@ -258,6 +266,10 @@ class TextRun(Run):
         ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
         self.values |= {0: ends[0], ALL: ends[1]}
 
+    def forwards(self, before: int = 0) -> int:
+        """Forward passes without gradients; before: those of the saved run."""
+        return before + self.problem.objective.forwards_used
+
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with the text."""
         return [a.with_notes(self.problem.facts) for a in super().results(measure=measure)]
@@ -269,10 +281,10 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     n, order = a.features.count, a.order.tolist()
     reached = a.reach(REACH)
     counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
-    tops = [order[:count] for count in counts]
-    values = problem.values(tops)
-    reaching = (c for c, v in zip(counts, values, strict=True) if v >= problem.bar(REACH))
-    enough = next(reaching, None) if problem.rise > 0 else None
+    curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
+    enough = _smallest(curve, order, problem) if problem.rise > 0 else None
+    counts = sorted(curve)
+    tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
     facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
@@ -282,6 +294,23 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     for caution in notes.cautions() if notes is not None else ():
         warnings.warn(caution, stacklevel=levels_to_caller())
     return a
+
+
+def _smallest(curve: dict[int, float], order: list[int], problem: TextProblem) -> int | None:
+    """The fewest of the best features that are enough, by halving the gap between measured counts.
+
+    What is measured on the way is added to the curve.
+    """
+    bar = problem.bar(REACH)
+    enough = next((count for count in sorted(curve) if curve[count] >= bar), None)
+    if enough is None:
+        return None
+    below = max((count for count in curve if count < enough), default=enough - 1)
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        (curve[middle],) = problem.values([order[:middle]])
+        below, enough = (below, middle) if curve[middle] >= bar else (middle, enough)
+    return enough
 
 
 def _counts(n: int) -> list[int]:
