@@ -31,6 +31,7 @@ COMMANDS = {
     "select": "which columns of a table a model uses, checked by retraining on them",
     "compress": "keep the few edges of a graph that a network's predictions use",
     "explain-node": "the few edges that a graph network's prediction for one node uses",
+    "explain-text": "the few words or sources that a text's class or an answer rests on",
     "report": "the interactive page again, from a result's file alone",
 }
 """The subcommands with a line of help, in its order."""
@@ -170,7 +171,8 @@ def _configure(parser: argparse.ArgumentParser, command: ModuleType) -> None:
     needed = [action for action in parser._actions if action.required]
     words = " ".join(" ".join([*a.option_strings, str(a.metavar)]) for a in needed)
     parser.usage = f"%(prog)s [options] {words}"
-    hidden = {a: a.help for a in parser._actions if options.RARE & set(a.option_strings)}
+    rare = options.RARE | getattr(command, "RARE", frozenset())
+    hidden = {a: a.help for a in parser._actions if rare & set(a.option_strings)}
     for action in hidden:
         action.help = argparse.SUPPRESS
     add("--help-all", action=_HelpAll, hidden=hidden, text=command.DESCRIPTION)

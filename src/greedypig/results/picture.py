@@ -22,6 +22,7 @@ from ..core.stopping import StopReason
 from .curve import Curve
 from .graph_notes import edge_labels
 from .photo_notes import Notes
+from .text_notes import KIND, SINGULAR
 
 GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "feature"."""
@@ -218,6 +219,8 @@ def feature_word(a: Attribution, count: int = 2) -> str:
         word = "edge"
     elif kind == "table" and word == "feature":
         word = "column"
+    elif kind == KIND:
+        word = SINGULAR.get(str(a.about.get("unit")), word)
     elif name in GROUPS and word == "group":
         word = name
     return word if count == 1 else f"{word}s"

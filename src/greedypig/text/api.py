@@ -222,6 +222,7 @@ class TextProblem:
         self.facts |= {
             "answer": said.text,
             "answer_span": list(said.span),
+            "answer_tokens": int(said.explained.sum()),
             "generated": answer is None,
         }
         if callable(objective):

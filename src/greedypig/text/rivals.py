@@ -213,8 +213,8 @@ def llm_scores(
             inputs, text.answer.ids, forward_in_tokens=False, use_cached_outputs=False, **options
         )
     text.count_forwards(calls)
-    explained = text.answer.explained.to(result.token_attr.device)
-    return result.token_attr[explained].sum(0).to(mask).unsqueeze(0) * (1 - mask)
+    each: Tensor = result.token_attr[text.answer.explained.to(result.token_attr.device)]
+    return each.sum(0).to(mask).unsqueeze(0) * (1 - mask)
 
 
 METHODS |= {
