@@ -509,7 +509,7 @@ def show(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     terminal.say()
     terminal.say(notes.answer())
     if notes.counts:
-        heads = ["the best", "", *notes.measured]
+        heads = ["best", notes.quantity, *notes.measured]
         terminal.table(heads, _rows(notes), names=2)
     for line in notes.twin_lines():
         terminal.say(f"= {line}")
@@ -559,7 +559,7 @@ def _rows(notes: TextNotes) -> list[list[str]]:
         name = words.get(k) or shortened(notes.name(notes.order[k - 1]), 40)
         document = notes.document(notes.order[k - 1]) if 0 < k < last else ""
         name = f"{name} ({document})" if document else name
-        values = [notes.value(each[i]) for each in notes.measured.values()]
+        values = [notes.cell(each[i]) for each in notes.measured.values()]
         rows.append([f"{k:,}", name, *values])
     return rows
 

@@ -264,6 +264,8 @@
         const g = method.counts.length > 1 ? read(method.counts, method.values[i], k) : null;
         return g === null ? null : `${title} ${about}${value(g)}`;
       }).filter(Boolean);
+      const whole = method.values[0].at(-1);
+      if (whole !== undefined && values.length) values.push(`all ${t.unit[1]} ${value(whole)}`);
       const text = `${count(k)} of ${count(t.count)} ${t.unit[t.count === 1 ? 0 : 1]}` +
         (k === method.enough ? ", which is enough" : "") + (values.length ? `: ${values.join("; ")}` : "");
       $("parts-told").textContent = `${text}.`;

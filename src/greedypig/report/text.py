@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..core.attribution import Attribution
@@ -22,7 +23,7 @@ LISTED = 8
 
 def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
     """The whole page."""
-    charts = [_chart(text)] if len(text.counts) > 1 else []
+    charts = _charts(text) if len(text.counts) > 1 else []
     first = first_features(a)
     for row, feature in zip(first["rows"], text.order, strict=False):
         row[1] = Cell(text.name(feature, 300), _remark(text, feature))
@@ -42,7 +43,8 @@ def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
         before=text.text[: text.spans[0][0]],
         after=text.text[text.spans[-1][1] :],
         spoken=_spoken(text),
-        charts=charts,
+        charts=charts[:1],
+        methods_charts=charts[1:],
         first=first,
         methods=list(methods),
         compared=_compared(text),
@@ -81,20 +83,40 @@ def _remark(text: TextNotes, feature: int) -> str:
     return " · ".join(part for part in (text.document(feature), *twins) if part)
 
 
-def _chart(text: TextNotes) -> Chart:
-    """What was measured over the number of best features."""
+def _charts(text: TextNotes) -> list[Chart]:
+    """What was measured over the number of best features; then the same of all methods."""
+    quantity = f"{text.quantity[:1].upper()}{text.quantity[1:]} of {text.what}"
+    charts = [_chart(text, "chart-text", quantity, text.counts, text.measured)]
+    for key, title in zip(("only", "without"), list(text.measured)[::2], strict=True):
+        rows = {name: row for name, row in text.methods.items() if len(row.counts) > 1}
+        if rows:
+            lines = [
+                Line(name, list(zip(map(float, row.counts), getattr(row, key), strict=False)))
+                for name, row in rows.items()
+            ]
+            name = f"{quantity}, {title}"
+            charts.append(replace(charts[0], name=f"chart-{key}", caption=name, lines=lines))
+    return charts
+
+
+def _chart(
+    text: TextNotes,
+    name: str,
+    caption: str,
+    counts: Sequence[int],
+    measured: Mapping[str, Sequence[float]],
+) -> Chart:
     last = len(text.spans)
     step = max(1, round(last / 6))
-    lines = [
-        Line(title, list(zip(map(float, text.counts), values, strict=False)))
-        for title, values in text.measured.items()
-    ]
     return Chart(
-        "chart-text",
-        f"{text.quantity[:1].upper()}{text.quantity[1:]} of {_what(text)}",
+        name,
+        caption,
         f"{text.unit}, best first",
-        lines,
-        [Level("all", text.only[-1], text.value(text.only[-1]))],
+        [
+            Line(title, list(zip(map(float, counts), values, strict=False)))
+            for title, values in measured.items()
+        ],
+        [Level("all", text.only[-1], text.cell(text.only[-1]))],
         {float(i): f"{i:,}" for i in (*range(0, last - step // 2, step), last)},
         (0, last),
         zoom=text.quantity != "probability",
@@ -102,15 +124,11 @@ def _chart(text: TextNotes) -> Chart:
     )
 
 
-def _what(text: TextNotes) -> str:
-    return f"“{text.explained}”" if text.answer_text is None else "the answer"
-
-
 def _rows(text: TextNotes) -> list[list[str]]:
     """What was measured, by the number of best features."""
     columns = [text.counts, *text.measured.values()]
     rows = zip(*columns, strict=False)
-    return [[f"{int(k):,}", *(text.value(value) for value in values)] for k, *values in rows]
+    return [[f"{int(k):,}", *(text.cell(value) for value in values)] for k, *values in rows]
 
 
 def _spoken(text: TextNotes) -> str:
@@ -160,18 +178,16 @@ def _compared(text: TextNotes) -> dict[str, Any] | None:
     if not text.methods:
         return None
     best = {}
-    for key, (head, _) in COLUMNS.items():
-        known = [v for row in text.methods.values() if (v := getattr(row, key)) is not None]
+    for i, (key, (head, _)) in enumerate(COLUMNS.items()):
+        known = [row for row in text.methods.values() if getattr(row, key) is not None]
         if head[-1] in "↑↓" and len(known) > 1:
-            best[key] = max(known) if head[-1] == "↑" else min(known)
+            numbers = [getattr(row, key) for row in known]
+            number = max(numbers) if head[-1] == "↑" else min(numbers)
+            best[i] = known[numbers.index(number)].cells[i]
     return {
         "heads": ["method", *(head for head, _ in COLUMNS.values())],
         "rows": [
-            [name]
-            + [
-                Cell(cell, bold=key in best and getattr(row, key) == best[key])
-                for key, cell in zip(COLUMNS, row.cells, strict=True)
-            ]
+            [name, *(Cell(cell, bold=best.get(i) == cell) for i, cell in enumerate(row.cells))]
             for name, row in text.methods.items()
         ],
     }

@@ -198,7 +198,8 @@ def feature_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
     if edges is not None and edges.shape == (2, features.count):
         return [f"{u} – {v}" for u, v in edges[:, list(indices)].T.tolist()]
     if features.names is not None:
-        return [features.names[i] for i in indices]
+        names = [features.names[i] for i in indices]
+        return [" ".join(n.split()) for n in names] if a.about.get("kind") == KIND else names
     if (labels := edge_labels(a, indices)) is not None:
         return labels
     if features.kind == "elements":

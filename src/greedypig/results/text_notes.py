@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..core.attribution import Attribution
 from .reader import read
-from .wording import chance, count, percent, shown
+from .wording import chance, chance_cell, count, percent, shown
 
 KIND = "text"
 SINGULAR = {
@@ -178,6 +178,11 @@ class TextNotes:
         return "probability" if self.objective == "softmax" else self.objective or "G"
 
     @property
+    def what(self) -> str:
+        """What G is the value of."""
+        return f"“{self.explained}”" if self.answer_text is None else "the answer"
+
+    @property
     def start(self) -> int:
         """How many of the best features are shown at first."""
         return self.enough or min(self.selected or len(self.order), 5)
@@ -187,6 +192,10 @@ class TextNotes:
         if self.objective == "softmax" or (self.is_log and exp(g) >= 0.001):
             return chance(exp(g) if self.is_log else g)
         return f"log p {shown(g, 3)}" if self.is_log else shown(g, 3)
+
+    def cell(self, g: float) -> str:
+        """G in a table, where all values are of one kind."""
+        return chance_cell(g) if self.objective == "softmax" else shown(g, 3)
 
     def name(self, feature: int, most: int = 80) -> str:
         """A feature's text in one line, not longer than this."""
