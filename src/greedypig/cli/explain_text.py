@@ -30,7 +30,7 @@ from ..text.gates import ABSENT, answer_of
 from ..text.prompt import NAMES as FEATURES
 from ..text.prompt import make_prompt, sentences
 from . import options, outputs
-from .failures import DONE, Unfit, UsageError, wrong_command
+from .failures import DONE, FAILED, USAGE, Unfit, UsageError, sentence, wrong_command
 from .resumable import Session
 from .terminal import BOLD, DIM, Bar, Terminal, duration, styled
 
@@ -158,25 +158,44 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Read the texts, explain each, write the files."""
     _check(args)
     sources = _sources(args)
-    folder_stems = outputs.stems(args.out, [Path(each.name) for each in sources])
+    stems = outputs.stems(args.out, [Path(each.name) for each in sources])
     own = any(each.for_language_model for each in sources)
     asked = own or args.answer is not None or args.part is not None or args.per_sentence
     name = args.model or (LANGUAGE if asked else CLASSIFIER)
     question = Question(args, terminal, _load(name, args.device))
-    if args.truncate:
-        sources = [question.truncated(source) for source in sources]
+    if asked and not question.answers:
+        raise UsageError(
+            "Expected a language model for an answer, a chat or a context (got the classifier "
+            f"{question.model.name})."
+        )
+    failed = []
     with terminal.bar("") as bar:
-        for source, stem in zip(sources, folder_stems, strict=True):
-            if args.compare:
-                _compare(question, source, stem, bar)
-                continue
-            for job in question.jobs(source, stem):
-                a = question.explain(job, bar)
-                report.write(a, job.page)
-                files = [job.session.result, job.page]
-                show(terminal, a, files)
-                terminal.result(record(source, a, files))
-    return DONE
+        for source, stem in zip(sources, stems, strict=True):
+            try:
+                _explain(question, source, stem, bar)
+            except UsageError as error:
+                if len(sources) == 1:
+                    raise
+                failed.append(source)
+                terminal.fail(f"{source.name}: {sentence(error)}")
+                terminal.result({"text": source.name, "error": sentence(error)})
+    return DONE if not failed else USAGE if len(failed) == len(sources) else FAILED
+
+
+def _explain(question: Question, source: Source, stem: Path, bar: Bar) -> None:
+    """All results of one source: printed, and written."""
+    terminal = question.terminal
+    if question.args.truncate:
+        source = question.truncated(source)
+    if question.args.compare:
+        _compare(question, source, stem, bar)
+        return
+    for job in question.jobs(source, stem):
+        a = question.explain(job, bar)
+        report.write(a, job.page)
+        files = [job.session.result, job.page]
+        show(terminal, a, files)
+        terminal.result(record(source, a, files))
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -335,10 +354,6 @@ class Question:
 
     def answer(self, source: Source) -> str:
         """What is given, or what the model says."""
-        if not self.answers:
-            raise UsageError(
-                f"Expected a language model for an answer (got the classifier {self.model.name})."
-            )
         prompt = make_prompt(self.model, *self._asked(source), self.args.features)
         given = self.args.answer
         return answer_of(self.model, prompt, given, self._part(), LONGEST_ANSWER).text
@@ -391,8 +406,19 @@ class Question:
                 f"(got {error.budget})."
             ) from None
         except InvalidInput as error:
-            message = re.sub(r"Try text=gp\.truncate_text.*", "Try --truncate.", str(error))
-            raise Unfit(message) from error
+            raise Unfit(self._translated(str(error))) from error
+
+    def _translated(self, message: str) -> str:
+        """A message of the library with options in place of parameters."""
+
+        def from_one(match: re.Match[str]) -> str:
+            last, got = (int(number) + 1 for number in match.groups())
+            return f"from 1 to {last} (got {got})"
+
+        message = re.sub(r"from 0 to (\d+) \(got (\d+)\)", from_one, message)
+        message = re.sub(r"Try text=gp\.truncate_text.*", "Try --truncate.", message)
+        option = "--part" if self.answers else "--class"
+        return message.replace("Expected target", f"Expected {option}")
 
     def _method(self, name: str | None) -> Any:
         """The method with its knobs, within the budget; None where it is the default as it is."""
