@@ -87,9 +87,10 @@ def classifier_folder(
         log.info("%s", json.dumps(metrics))
         folder = Path(name) / "classifier"
         model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
-        return dict(files_in(folder))
+        files = dict(files_in(folder))
+    # The tokenizer is the encoder's. Ours would be saved with the cut after `TOKENS` tokens.
+    files |= {file: encoder[file] for file in ("tokenizer.json", "tokenizer_config.json")}
+    return files | {"metrics.json": (json.dumps(metrics, indent=1) + "\n").encode()}
 
 
 def _train(model: Any, tokenizer: Any, reviews: Sequence[Review]) -> None:
