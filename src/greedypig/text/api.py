@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from math import log
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,20 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
 from ..core.methods import as_method
-from ..core.run import Run
+from ..core.run import ALL, Run
 from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables, digest
+from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_TEXTS
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
-from . import models, rivals
+from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
 from .gates import Answer, TextObjective, answer_of, present
 from .models import TextModel
-from .prompt import Prompt, make_prompt
+from .prompt import Prompt, make_prompt, sentences
 
 LONGEST_ANSWER = 64
 """Tokens that a language model may say, where no answer is given."""
@@ -88,7 +89,6 @@ def explain_text(
         text_model = models.load(model, tokenizer)
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
-        g = problem.objective
         chosen = FOR_TEXTS if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
@@ -97,7 +97,7 @@ def explain_text(
         run = TextRun(problem, chosen, k=k, stop=as_stop(rule), seed=seed, resume=saved)
         run.finish(checkpoint, progress)
         a = run.results()[0]
-        return verified(a, problem) if a.picks else a
+        return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
 
 class TextProblem:
@@ -125,7 +125,10 @@ class TextProblem:
         }
         self._check_length()
         if model.kind == "classifier":
-            measure, removing = self._class(answer, target, objective), objective == "counterfactual"
+            measure, removing = (
+                self._class(answer, target, objective),
+                objective == "counterfactual",
+            )
         else:
             measure, removing = self._answer(answer, target, objective), False
         self.objective = TextObjective(
@@ -252,6 +255,8 @@ class TextRun(Run):
             resume=saved_run(resume, provenance),
             **search,
         )
+        ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
+        self.values |= {0: ends[0], ALL: ends[1]}
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with the text."""
@@ -262,17 +267,20 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     """The result with what was measured at its sets: only they present, really deleted, and
     without them; the smallest set that is enough; and features that say the same."""
     n, order = a.features.count, a.order.tolist()
-    enough = a.reach(REACH)
-    counts = sorted({0, n, *([enough] if enough else []), *_counts(n)})
+    reached = a.reach(REACH)
+    counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
     tops = [order[:count] for count in counts]
-    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH}
-    facts["kept"] = problem.values(tops)
+    values = problem.values(tops)
+    reaching = (c for c, v in zip(counts, values, strict=True) if v >= problem.bar(REACH))
+    enough = next(reaching, None) if problem.rise > 0 else None
+    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
     facts["twins"] = _twins(a, problem, enough) if enough else []
     a = a.with_notes(facts)
-    for warning in _warnings(a, problem):
-        warnings.warn(warning, stacklevel=levels_to_caller())
+    notes = TextNotes.of(a)
+    for caution in notes.cautions() if notes is not None else ():
+        warnings.warn(caution, stacklevel=levels_to_caller())
     return a
 
 
@@ -290,8 +298,8 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     chosen = a.order[:enough].tolist()
     if enough > LARGEST or a.first_scores is None:
         return []
-    others = [i for i in torch.argsort(a.first_scores, descending=True, stable=True).tolist()]
-    others = [i for i in others if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
+    best = torch.argsort(a.first_scores, descending=True, stable=True).tolist()
+    others = [i for i in best if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
     if not others:
         return []
     lacking = [[i for i in chosen if i != out] for out in chosen]
@@ -306,10 +314,17 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     return twins
 
 
-def _warnings(a: Attribution, problem: TextProblem) -> list[str]:
-    return []
-
-
 def truncate_text(model: Any, text: str, *, tokenizer: Any = None) -> str:
-    """The text's first sentences that the model takes, as many as fit whole."""
-    raise NotImplementedError
+    """The text's first sentences that the model takes, as many as fit whole.
+
+    What a language model is asked about it, and its answer, need room too.
+    """
+    text_model = models.load(model, tokenizer)
+    room = text_model.limit - (2 * LONGEST_ANSWER if text_model.kind == "language model" else 0)
+    kept = ""
+    for _, end in sentences(text):
+        part = make_prompt(text_model, text[:end], None, None, "sentences")
+        if len(part.ids(text_model)) > room:
+            break
+        kept = text[:end]
+    return kept
