@@ -39,7 +39,7 @@ from ..results.summary import Comparison, Summary
 from ..results.verdicts import answer_of, cautions_of
 from ..results.wording import chance_cell, count, percent, short_percent, shown
 from .page import write
-from .render import environment, png
+from .render import environment, png, reduced
 
 Arguments = ParamSpec("Arguments")
 FIRST, ROWS, THUMBS = 8, 50, 8
@@ -188,13 +188,8 @@ def _pictures(
 
 
 def _small(pixels: NDArray[np.uint8], size: int = LARGEST) -> NDArray[np.uint8]:
-    """A picture of at most this many pixels along its sides: means over squares of pixels."""
-    step = -(-max(pixels.shape[:2]) // size)
-    height, width = (max(1, length // step) for length in pixels.shape[:2])
-    if step == 1 or min(pixels.shape[:2]) < step:
-        return np.ascontiguousarray(pixels[::step, ::step])
-    squares = pixels[: height * step, : width * step].reshape(height, step, width, step, 3)
-    return np.asarray(squares.mean((1, 3)).round().astype(np.uint8))
+    """A picture of at most this many pixels along its sides."""
+    return reduced(pixels, -(-max(pixels.shape[:2]) // size))
 
 
 def _bars(a: Attribution) -> dict[str, Any]:
