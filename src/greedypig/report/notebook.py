@@ -145,6 +145,7 @@ def comparison_html(comparison: Comparison) -> str:
         heading=_heading(first, notes),
         pictures=pictures,
         methods=_numbers({name: _measured(a) for name, a in comparison.items()}),
+        word=feature_word(first),
         orders=[
             (name, ", ".join(feature_labels(a, a.order[:5].tolist())))
             for name, a in comparison.items()

@@ -154,7 +154,13 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
         caption = f"Probability of {notes.label or 'the class'} with {part}"
         charts.append(
             share_chart(
-                "curve-probability", caption, lines, notes.probability, plain=off, done=done
+                "curve-probability",
+                caption,
+                lines,
+                notes.probability,
+                word=share_word(a),
+                plain=off,
+                done=done,
             )
         )
     for i, (name, line) in enumerate(notes.curves.items()):
