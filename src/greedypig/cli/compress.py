@@ -55,10 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     graph_model.add_options(
         parser,
         folder="compressed",
-        objective="log-probability",
         rounds=str(FOR_EDGES.rounds),
         steps=str(FOR_EDGES.steps),
     )
+    parser.set_defaults(objective="log-probability")
 
 
 def share(text: str) -> float:
@@ -143,7 +143,7 @@ def _with_notes(
         },
     }
     first = next(iter(results.values()))
-    notes = job.notes(COMPRESSION) | notes
+    notes = job.notes(COMPRESSION, first) | notes
     return replace(first, about={}).with_notes(notes, edges=graph.edges)
 
 

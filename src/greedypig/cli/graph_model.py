@@ -35,12 +35,10 @@ TRAINING = {
 """Options of a network that is trained here."""
 
 
-def add_options(
-    parser: argparse.ArgumentParser, *, folder: str, objective: str, rounds: str, steps: str
-) -> None:
+def add_options(parser: argparse.ArgumentParser, *, folder: str, rounds: str, steps: str) -> None:
     """All options that the graph commands share.
 
-    folder: how the default folder's name ends. objective, rounds, steps: the defaults, in words.
+    folder: how the default folder's name ends. rounds, steps: the defaults, in words.
     """
     add = options.group(parser, "input").add_argument
     add(
@@ -61,8 +59,8 @@ def add_options(
         add(f"--{name}", type=options.whole, metavar="N", help=words)
     add = options.group(parser, "method").add_argument
     names = [name for name in OBJECTIVES if name != "label-loss"]
-    words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
-    add("--objective", default=objective, choices=names, metavar="NAME", help=words)
+    words = f"what to maximise: {', '.join(names)} (default: log-probability)"
+    add("--objective", choices=names, metavar="NAME", help=words)
     options.add_rounds(parser, rounds, steps)
     options.add_hardware(parser, batch_size=False)
     options.add_output(parser, f"folder of the results (default: GRAPH-{folder})")
@@ -126,14 +124,14 @@ class GraphJob:
         (file,) = self.files(name)
         return Session(file, self.args.resume, forwards)
 
-    def notes(self, kind: str) -> dict[str, Any]:
+    def notes(self, kind: str, a: Attribution) -> dict[str, Any]:
         """Notes that the results of all graph commands carry."""
         return {
             "kind": kind,
             "command": self.terminal.command_line(),
             "source": Path(self.args.graph).name,
             "model": self.network.name,
-            "objective": self.args.objective,
+            "objective": a.settings["objective"],
         }
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:
