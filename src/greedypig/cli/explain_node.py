@@ -18,46 +18,15 @@ from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
 from ..results.graph_notes import NODE, Explained
 from ..tensors.methods import FOR_NODES
-from . import graph_model, options, outputs
+from . import outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
 from .options import knobs_of
 from .resumable import Session
 from .terminal import BOLD, Terminal
 
-DESCRIPTION = """\
-Explain a graph network's prediction for one node by a connected subgraph of its k best edges, with
-the probability of its class after each edge, and the same for random subgraphs. Writes the result,
-a drawing and a page.
-
-The paper's network is trained first (or use --model and --weights). A graph is graph.npz, tensors
-as .pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
-EXAMPLES = """\
-  greedypig explain-node graph.npz --node 42 --k 20
-  greedypig explain-node edges.csv --nodes nodes.csv --node paper-17 --json"""
-
 ROUNDING = 5e-4
 """Probabilities are shown in three decimals."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig explain-node`."""
-    graph_model.add_options(
-        parser,
-        folder="nodes",
-        rounds="one for every edge",
-        steps=str(FOR_NODES.steps),
-    )
-    words = "the node's number from 0, or its name"
-    options.group(parser, "input").add_argument("--node", required=True, metavar="NODE", help=words)
-    numbers = {
-        "k": (20, "edges to select (default: 20)"),
-        "hops": (None, "steps from the node (default: the network's depth)"),
-        "draws": (10, "random subgraphs to compare with (default: 10)"),
-    }
-    for name, (default, text) in numbers.items():
-        add = options.group(parser, "method").add_argument
-        add(f"--{name}", type=options.whole, default=default, metavar="N", help=text)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
