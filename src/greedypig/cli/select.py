@@ -8,7 +8,7 @@ import importlib.util
 import json
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from os import fspath
 from pathlib import Path
@@ -37,7 +37,6 @@ CRITEO = {"label", "I1", "I13", "C1", "C26"}
 """Columns by which Criteo's tables are recognised."""
 STEM, ENDINGS = "selection", ("gpig", "md", "csv", "png", "html")
 CSV_HEAD = "method,k,loss,loss_standard_error,accuracy,accuracy_standard_error,r2,columns"
-R2_WORDS = "R² of these losses: 1 − loss / variance of the label, both on the validation rows."
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -133,8 +132,8 @@ def report(job: SelectJob, terminal: Terminal) -> None:
     files = _write(a, notes, job.folder)
     _tell(a, notes, terminal)
     terminal.say(
-        f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
-        f"order, {duration(job.seconds)} in all; {outputs.wrote(files)}"
+        f"{count(a.gradients_used, 'gradient')} for the order, {duration(job.seconds)} in all; "
+        f"{outputs.wrote(files)}"
     )
     terminal.result(_record(job, a, notes) | {"files": [fspath(file) for file in files]})
 
@@ -195,18 +194,17 @@ def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[lis
     """
     seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
     seeds += " ± standard error" if errors and notes.seeds > 1 else ""
-    words = f"Validation {notes.metric} after retraining on the top k, lower is better; {seeds}."
+    words = (
+        f"Validation {notes.metric}{notes.unit} after retraining on the top k, lower is better; "
+        f"{seeds}."
+    )
     shown = notes.shown if errors else lambda loss: notes.figure(loss.mean)
-    tables = [(words, _rows(notes, shown))]
-    if notes.r_squared(0) is not None:
-        tables.append((R2_WORDS, _rows(notes, lambda loss: f"{notes.r_squared(loss.mean):.4f}")))
+    losses = [[name, *(shown(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
+    heads = ["k", *map(str, notes.ks)]
+    tables = [(words, [heads, *losses])]
+    if r_squared := notes.r_squared_rows():
+        tables.append((table_notes.R2, [heads, *r_squared]))
     return tables
-
-
-def _rows(notes: ColumnNotes, cell: Callable[[Summary], str]) -> list[list[str]]:
-    """The heads, then a row for each method with one cell for each k."""
-    rows = [[name, *(cell(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
-    return [["k", *map(str, notes.ks)], *rows]
 
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
@@ -246,7 +244,7 @@ def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
         "# greedypig select",
         f"{_head(a, notes)}.",
         f"Explained: {notes.network}, validation {notes.metric} {loss}; baseline "
-        f"{a.about['baseline']}; {a.about['gradient_batches']:,} gradient batches.",
+        f"{a.about['baseline']}; {count(a.gradients_used, 'gradient')}.",
     ]
     for words, rows in _tables(notes):
         parts += [words, outputs.markdown_table(rows[0], rows[1:])]
