@@ -240,6 +240,22 @@ class MarginalGains:
         return (1,) * (features.count if k is None else k)
 
 
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """scores_i = G(all) − G(all without i) for every feature i, by values alone."""
+
+    name = "leave-one-out"
+    cost = 0
+
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        features = objective.features
+        every = torch.ones(features.count, features.count, dtype=torch.bool, device=mask.device)
+        left = features.mask(every.fill_diagonal_(False)).expand(objective.b, -1, -1)
+        whole = objective.values(torch.ones_like(mask).unsqueeze(1))
+        scores = torch.cat([objective.values(p) for p in torch.split(left, objective.points, 1)], 1)
+        return features.spread((whole - scores).to(mask))
+
+
 def cost_of(scorer: Any) -> int:
     """The gradients of one call, as far as the scorer says; 0 if it does not."""
     return int(getattr(scorer, "cost", 0))

@@ -10,15 +10,16 @@ from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
 from .picture import Picture, feature_labels, feature_word, features_within, rounds_line, unranked
 from .table_notes import ColumnNotes
+from .text_notes import TextNotes
 from .wording import chance, higher, short_percent, shown
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
-KINDS = (Compression, Explained, ColumnNotes)
+KINDS = (Compression, Explained, ColumnNotes, TextNotes)
 """Notes that answer for themselves, by `answer` and `cautions`; all others are photos' or rows'."""
 
 
-def own_notes(a: Attribution) -> Compression | Explained | ColumnNotes | None:
+def own_notes(a: Attribution) -> Compression | Explained | ColumnNotes | TextNotes | None:
     """The notes of a result that answer for themselves; None where it has none of the KINDS."""
     notes = (kind.of(a) for kind in KINDS)
     return next((each for each in notes if each is not None), None)
