@@ -122,7 +122,7 @@ def explain_many(
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool | Callable[[float, int | None], object] = False,
+    progress: Callable[[float, int | None], object] | None = None,
     **knobs: Never,
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable; examples of one shape share device batches.
@@ -135,9 +135,8 @@ def explain_many(
     checkpoint: a folder, made if it is not there, in which every result is saved when it is done:
         00000.gpig and so on. The same call goes on after an interruption: it reads the results in
         the folder and runs the examples that are left.
-    progress: True writes how many examples are done to standard error; or a function that is
-        called with that number and the length of xs, None where it has none. The examples that
-        are running count by their rounds.
+    progress: a function that is called with the number of examples done and the length of xs, None
+        where it has none. The examples that are running count by their rounds.
     """
     refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
