@@ -26,7 +26,7 @@ from ..network.fold import convolutional
 from . import baselines
 from .inputs import Example, Model
 from .methods import choose, refuse_knobs
-from .notes import ExampleRun, notes_of
+from .notes import notes_of
 from .pictures import picture_shape, pixels, tokens
 from .run import Folder, Progress, check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
@@ -274,7 +274,8 @@ class Job:
             "baseline": baselines.describe(self.baseline),
             "batch_size": whole(self.batch_size),
         }
-        run = ExampleRun(
+        notes = [notes_of(self.model, example) for example in examples]
+        return Run(
             objective,
             method,
             features=features,
@@ -283,10 +284,9 @@ class Job:
             seed=self.seed,
             settings=[settings | self.target.described(e.reference) for e in examples],
             provenance=provenance,
+            notes=notes.__getitem__,
             resume=saved_run(resume, provenance[0]),
         )
-        run.notes = [notes_of(self.model, example) for example in examples]
-        return run
 
     def side_by_side(self, example: Example) -> int:
         """How many examples like this share rounds: as many as fill a batch with their points."""

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.run import Run
+from ..core.run import Notes
 from .inputs import Example
 from .targets import levels_to_caller
 
@@ -24,24 +23,7 @@ PREDICTIONS = 5
 """The most probable classes that a result names."""
 
 
-class ExampleRun(Run):
-    """A run over examples of a model. Its results carry the notes of their examples."""
-
-    notes: Sequence[tuple[dict[str, Any], dict[str, Tensor]]] = ()
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result for each example, with its notes."""
-        return [
-            a.with_notes(facts, **tensors)
-            for a, (facts, tensors) in zip(
-                super().results(measure=measure), self.notes, strict=True
-            )
-        ]
-
-
-def notes_of(
-    model: Callable[..., Any], example: Example
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def notes_of(model: Callable[..., Any], example: Example) -> Notes:
     """Facts: the model's name; for a classifier the class, its probability and the most probable
     others. Tensors: the picture of the input and that of its baseline; else the input itself."""
     facts: dict[str, Any] = {"model": model_name(model)}
