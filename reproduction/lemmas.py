@@ -23,18 +23,10 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.models import TabularMLP
+from greedypig.plots import canvas
 from greedypig.results.wording import count
 
-from .experiment import (
-    Experiment,
-    Method,
-    Record,
-    Table,
-    Task,
-    label_axes,
-    mean_and_error,
-    new_figure,
-)
+from .experiment import Experiment, Method, Record, Table, Task, mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -360,7 +352,8 @@ def draw(
     """A row for each scene: top lists of two methods, and what the lists are worth."""
     scenes = settings["scenes"]
     shown = [method for method in methods if method.name != "greedy"]
-    figure = new_figure(12, 0.6 + 2.55 * len(scenes), FIGURE_TITLE)
+    figure = canvas.new_figure(12, 0.6 + 2.55 * len(scenes))
+    canvas.heading(figure, FIGURE_TITLE, 11)
     axes = figure.subplots(len(scenes), len(shown) + 1, squeeze=False)
     for line, scene in zip(axes, scenes, strict=True):
         names, best = columns_of(settings, data, scene)
@@ -372,8 +365,8 @@ def draw(
                 if (each["scene"], each["network"], each["method"]) == wanted
             }
             draw_lists(ax, tops, names[best])
-            ax.set_title(method.title, loc="left", fontsize=10)
-        line[0].set_title(f"{scenes[scene]}\n{shown[0].title}", loc="left", fontsize=10)
+            canvas.title(ax, method.title)
+        canvas.title(line[0], f"{scenes[scene]}\n{shown[0].title}")
         for method, dash in zip(methods, ("-", "--", ":"), strict=False):
             means = [mean_of(lists, scene, method.name, "worth", t) for t in settings["copies"]]
             worth, errors = ([value or 0.0 for value in each] for each in zip(*means, strict=True))
@@ -381,10 +374,12 @@ def draw(
             line[-1].errorbar(places, worth, errors, None, dash, capsize=2, label=method.title)
         line[-1].set_xticks(range(len(settings["copies"])), map(str, settings["copies"]))
         quantity = "share of all" if scene == "planted" else "R²"
-        label_axes(line[-1], f"what the list is worth ({quantity})", "copies", "")
+        canvas.title(line[-1], f"what the list is worth ({quantity})")
+        canvas.labels(line[-1], "copies")
+        canvas.plain(line[-1])
     for ax in axes[2:, -1]:  # One scale for R², so that noise looks like noise.
         ax.sharey(axes[1][-1])
-    axes[0][-1].legend(fontsize=8, frameon=False)
+    axes[0][-1].legend(**canvas.KEY)
     return figure
 
 

@@ -62,7 +62,7 @@ def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tenso
     if callable(own := getattr(model, "to_pixels", None)):
         try:
             with torch.no_grad():
-                return _levels(own(x), shape), _levels(own(absent), shape)
+                return levels(own(x), shape), levels(own(absent), shape)
         except Exception as error:  # An explanation does not depend on its picture.
             warnings.warn(
                 f"The model's to_pixels failed, so the picture shows the input's lowest value as "
@@ -75,7 +75,7 @@ def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tenso
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     x, absent = ((t - low) / max(high - low, 1e-30) for t in (x, absent))
-    return _levels(x, shape), _levels(absent, shape)
+    return levels(x, shape), levels(absent, shape)
 
 
 def class_names(model: Callable[..., Any], count: int) -> list[str]:
@@ -92,7 +92,8 @@ def model_name(model: Callable[..., Any]) -> str | None:
     return name if isinstance(name, str) and name != "<lambda>" else None
 
 
-def _levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
+def levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
+    """(height, width, 3) levels from 0 to 255 of the pixels of an input of this shape."""
     fits = isinstance(pixels, Tensor) and pixels.ndim == 3 and pixels.shape[0] in (1, 3)
     if not fits or pixels.shape[1:] not in (shape[1:], shape[:2]):
         got = tuple(pixels.shape) if isinstance(pixels, Tensor) else type(pixels).__name__
@@ -100,6 +101,6 @@ def _levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
             f"Expected the model's to_pixels to give a picture (1 or 3, height, width) in [0, 1] "
             f"for an input of shape {shape} (got {got})."
         )
-    levels = pixels.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
-    picture: Tensor = levels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+    whole = pixels.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
+    picture: Tensor = whole.expand(3, -1, -1).permute(1, 2, 0).cpu()
     return picture
