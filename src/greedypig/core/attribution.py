@@ -249,7 +249,7 @@ class Attribution:
     def names_of(self, indices: Sequence[int]) -> list[Any]:
         """What these features are called: by name, else where they lie, else by index.
 
-        A group that is no box is told by its index and the smallest box around it.
+        A group that is no box is called by its index and the smallest box around it.
         """
         features, shapes = self.features, self.layout.shapes
         if features.names is not None:

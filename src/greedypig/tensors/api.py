@@ -192,7 +192,7 @@ def _stream(
         if saved is not None and folder is not None:
             yield folder.checked(done, saved, job.run([example], resume=saved))
             done += 1
-            meter.tell(done)
+            meter.report(done)
             continue
         most = most if group else job.side_by_side(example)
         group.append(example)
@@ -207,13 +207,13 @@ def _finish(
     try:
         run = job.run(group, labels=[f"input {first + i}" for i in range(len(group))])
         for _ in run:
-            meter.tell(first, run)
+            meter.report(first, run)
         check_not_flat(run)
         results = run.results()
         for i, a in enumerate(results, first):
             if folder is not None:
                 folder.save(i, a)
-        meter.tell(first + len(group))
+        meter.report(first + len(group))
     except Exception:
         if len(group) == 1:
             raise
@@ -322,7 +322,7 @@ class Job:
 
 
 def check_not_flat(run: Run) -> None:
-    """Refuse an output that is the same whatever is there; warn of an order that tells nothing."""
+    """Refuse an output that does not depend on the features; warn of an order without meaning."""
     flat = ~run.state.first.any(1) if run.state.picks else run.state.taken.new_zeros(0)
     if not bool(flat.any()) or isinstance(run.scorer, Random | MarginalGains):
         return
