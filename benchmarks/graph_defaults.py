@@ -18,7 +18,7 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.graphs import load_graph, train
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 
 HERE = Path(__file__).parent
 SHARES = (0.1, 0.2, 0.3, 0.4)

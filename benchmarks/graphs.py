@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 import greedypig as gp
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS-graphs.md"

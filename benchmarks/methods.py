@@ -31,7 +31,7 @@ from sklearn.preprocessing import StandardScaler
 
 import greedypig as gp
 from greedypig.images import find_photos, open_photo
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 
 RESULTS = Path(__file__).parent / "RESULTS-methods.md"
 PHOTOS = assets_folder() / "photos" / "foolbox"

@@ -27,7 +27,7 @@ from torch import nn
 from greedypig import mask_finetune, select_features
 from greedypig.core.errors import InvalidInput
 from greedypig.core.methods import InRounds
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 from greedypig.results.files import write_whole
 from greedypig.results.table_notes import student
 from greedypig.results.wording import count

@@ -19,8 +19,8 @@ from greedypig.core.errors import InvalidInput
 from greedypig.graphs import Graph, Recipe, Training, generate, load_graph, load_model, save_model
 from greedypig.graphs.compression import SHARES, Judge, edge_order, grow, trace
 from greedypig.graphs.training import fingerprint
-from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import GCN
+from greedypig.network.assets_folder import assets_folder
 from greedypig.plots import Band, BandPanel, band_sheet
 from greedypig.results.wording import count
 

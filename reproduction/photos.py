@@ -18,8 +18,8 @@ from torch import Tensor
 from greedypig.core.attribution import Attribution
 from greedypig.core.errors import InvalidInput
 from greedypig.images import find_photos, label_of, model_from, open_photo
-from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import ImageModel
+from greedypig.network.assets_folder import assets_folder
 from greedypig.network.fingerprint import fingerprint
 from greedypig.results.wording import kept_settings, setting
 from greedypig.tensors.api import explain

@@ -24,7 +24,10 @@ cli
 RANK = {room: rank for rank, rooms in enumerate(RANKS.split("\n")) for room in rooms.split()}
 DRAWN = {"plots", "report"}
 """Drawn from a result alone: these rooms see `core` and `results` only."""
-OPTIONAL = "matplotlib rich jinja2 PIL pyarrow sklearn captum torch_geometric skimage platformdirs"
+OPTIONAL = (
+    "matplotlib rich jinja2 PIL pyarrow sklearn captum torch_geometric skimage platformdirs "
+    "transformers tokenizers"
+)
 
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
 

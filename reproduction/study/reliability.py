@@ -23,7 +23,7 @@ from run import NETWORKS, Row, save
 
 import greedypig as gp
 from greedypig.images import Photos
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 
 FEATURES: dict[str, Any] = {
     "elements": "elements",

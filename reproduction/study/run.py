@@ -30,7 +30,7 @@ import greedypig as gp
 from greedypig.core.features import Elements
 from greedypig.core.methods import InRounds, with_knobs
 from greedypig.images import Photos
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 
 HERE, OUT = Path(__file__).parent, Path("out/study")
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from .core.quadrature import Rule, rule
     from .core.rounds import State
     from .core.run import best_subset, maximize, rounds
-    from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG
+    from .core.scorers import (
+        IG,
+        Gradient,
+        GuidedIG,
+        LeaveOneOut,
+        MarginalGains,
+        Random,
+        SmoothIG,
+    )
     from .core.stopping import Stop, StopReason
     from .graphs.api import edge_columns, explain_edges, explain_node
     from .graphs.edges import index_edges
@@ -43,6 +51,8 @@ if TYPE_CHECKING:
     from .tensors.pictures import BlurIG, grid, superpixels, windows
     from .tensors.steady import SteadyPIG
     from .tensors.targets import margin
+    from .text.api import explain_text, truncate_text
+    from .text.rivals import Attention, ContextCite
 
 __version__ = "0.2.0"
 
@@ -57,7 +67,7 @@ _HOMES = {
     "core.quadrature": "Rule rule",
     "core.rounds": "State",
     "core.run": "best_subset maximize rounds",
-    "core.scorers": "IG Gradient GuidedIG MarginalGains Random SmoothIG",
+    "core.scorers": "IG Gradient GuidedIG LeaveOneOut MarginalGains Random SmoothIG",
     "core.stopping": "Stop StopReason",
     "graphs.api": "edge_columns explain_edges explain_node",
     "graphs.edges": "index_edges",
@@ -72,6 +82,8 @@ _HOMES = {
     "tensors.pictures": "BlurIG grid superpixels windows",
     "tensors.steady": "SteadyPIG",
     "tensors.targets": "margin",
+    "text.api": "explain_text truncate_text",
+    "text.rivals": "Attention ContextCite",
 }
 """Where each public name lives. It is imported when it is first used, so that a program that only
 wants to print its help does not wait for torch."""
@@ -81,8 +93,9 @@ _ROOMS = ("metrics", "models", "plots", "report")
 # Spelled out, as type checkers do not run code.
 __all__ = ["explain", "explain_edges", "explain_many", "explain_node", "explain_photo"]
 __all__ += ["FeatureSelector", "from_captum", "mask_finetune", "select_features"]
-__all__ += ["edge_columns", "index_edges"]
+__all__ += ["edge_columns", "explain_text", "index_edges", "truncate_text"]
 __all__ += ["IG", "BlurIG", "Gradient", "GuidedIG", "MarginalGains", "Random", "SmoothIG"]
+__all__ += ["Attention", "ContextCite", "LeaveOneOut"]
 __all__ += ["Greedy", "GreedyPIG", "Rule", "SequentialGradient", "SteadyPIG", "margin", "rule"]
 __all__ += ["Elements", "Features", "Groups", "Windows", "grid", "superpixels", "windows"]
 __all__ += ["Objective", "SetFunction", "best_subset", "maximize", "objective", "rounds"]

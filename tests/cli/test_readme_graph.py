@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from greedypig.cli.main import main
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 CORA = assets_folder() / "graphs" / "cora.npz"

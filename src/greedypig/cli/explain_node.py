@@ -16,7 +16,6 @@ from .. import plots, report
 from ..core.methods import with_knobs
 from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
-from ..results import verdicts
 from ..results.graph_notes import NODE, Explained
 from ..tensors.methods import FOR_NODES
 from . import graph_model, options, outputs
@@ -193,7 +192,7 @@ def _show(explained: Explained, terminal: Terminal) -> None:
         )
     if explained.note:
         terminal.say(explained.note)
-    if (warning := verdicts.excess_edges(explained)) is not None:
+    for warning in explained.cautions():
         terminal.caution(warning)
     if against := explained.against():
         terminal.table(["", "these edges", "random subgraphs", "all edges"], against)

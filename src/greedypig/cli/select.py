@@ -280,7 +280,7 @@ def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
 def _remarks(notes: ColumnNotes) -> list[str]:
     """Whether the columns help at all, how the first method compares with integrated gradients, as
     far as the errors can tell, and after which column nothing is gained."""
-    remarks, method = notes.cautions(), next(iter(notes.losses))
+    remarks, method = notes.doubts(), next(iter(notes.losses))
     if method != "ig" and "ig" in notes.losses:
         verdicts: dict[str, list[str]] = {}
         for k in notes.ks:

@@ -18,7 +18,7 @@ from torch import Tensor
 from .errors import InvalidInput, InvalidType
 from .features import Elements, Features, Groups
 from .layout import Layout, Tree
-from .numbers import whole
+from .numbers import check_between, whole
 from .stopping import StopReason
 
 
@@ -216,6 +216,16 @@ class Attribution:
         """
         counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.count)
         return find_fall(counts.tolist(), self.values.tolist(), self.full_value)
+
+    def reach(self, share: float = 0.95) -> int | None:
+        """How many of the first features are enough: after the first round at which G(S) has risen
+        by this share of the way from G(∅) to G of everything. None if it never has."""
+        check_between("share", share, 0, 1)
+        bare = float(self.values[0])
+        bar = bare + share * (self.full_value - bare)
+        counts = [sum(self.picks[:done]) for done in range(len(self.picks) + 1)]
+        values = zip(counts, self.values.tolist(), strict=True)
+        return next((count for count, value in values if value >= bar), None)
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the values of the top k features."""

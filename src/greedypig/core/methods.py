@@ -15,7 +15,16 @@ from .features import Features
 from .numbers import check_count, check_knobs, real, whole
 from .quadrature import Rule
 from .schedule import equal, geometric
-from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG, cost_of
+from .scorers import (
+    IG,
+    Gradient,
+    GuidedIG,
+    LeaveOneOut,
+    MarginalGains,
+    Random,
+    SmoothIG,
+    cost_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +162,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "guided-ig": GuidedIG,
     "random": Random,
     "marginal-gains": MarginalGains,
+    "leave-one-out": LeaveOneOut,
 }
 """Names of methods; rooms add the methods of their kind of data."""
 

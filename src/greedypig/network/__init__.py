@@ -1,1 +1,1 @@
-"""The caller's model at arm's length: a copy in eval mode, faster copies, fingerprints."""
+"""The caller's model at arm's length: a copy in eval mode, faster copies, fingerprints, assets."""

@@ -18,7 +18,7 @@ from ..core.errors import InvalidInput
 from .curve import Curve
 from .photo_notes import CLEARLY
 from .reader import read
-from .wording import percent, signed
+from .wording import higher, percent, signed
 
 COMPRESSION, NODE = "graph-compression", "graph-node"
 MEASURES = {
@@ -37,6 +37,14 @@ class Excess(NamedTuple):
     full: float
     quantity: str
     advice: str
+
+    @property
+    def sentence(self) -> str:
+        """Some of the edges give more than all of them, and what to do about it."""
+        value, full = signed(self.value), signed(self.full)
+        verb = "give" if self.part.endswith("s") else "gives"
+        text = higher(self.part, value, "all edges", full, quantity=self.quantity, verb=verb)
+        return f"{text}. {self.advice}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,19 @@ class Compression:
     def first(self) -> Method:
         """The method whose edges were kept."""
         return self.methods[0]
+
+    def answer(self) -> str:
+        """The result in one sentence."""
+        agreed, right = (self.first.at(m, self.keep) for m in ("agreement", "accuracy"))
+        share = 100 * (agreed or 0)
+        text = f"{percent(self.keep)} of the edges keep {share:.1f} % of the predictions"
+        full = signed(self.full_value("accuracy"))
+        return f"{text}." if right is None else f"{text} (accuracy {right:.3f}, all {full})."
+
+    def cautions(self) -> list[str]:
+        """Why the result is to be doubted."""
+        more = self.excess()
+        return [] if more is None else [more.sentence]
 
     def full_value(self, measure: str) -> float | None:
         """A measure with all edges; the full graph agrees with itself."""
@@ -216,6 +237,19 @@ class Explained:
     def centre(self) -> DrawnNode:
         """The explained node."""
         return self.nodes[0]
+
+    def answer(self) -> str:
+        """The result in one sentence."""
+        whole = f"{self.full:.3f}"
+        if not self.values:
+            return f"The node's own features alone give {self.label} with {whole}."
+        part = f"{len(self.edges)} of the {self.around:,} edges around the node"
+        return f"{part} give {self.label} with {self.values[-1]:.3f} (all edges {whole})."
+
+    def cautions(self) -> list[str]:
+        """Why the result is to be doubted."""
+        more = self.excess()
+        return [] if more is None else [more.sentence]
 
     def class_name(self, node: DrawnNode) -> str:
         """The class of a node in words."""

@@ -89,6 +89,8 @@ class ColumnNotes:
     enough: int | None = None
     """After so many columns the explained network's loss on the validation rows does not improve;
     None where it does, or is not known."""
+    columns: int = 0
+    """How many columns were ranked."""
 
     @staticmethod
     def of(a: Attribution) -> ColumnNotes | None:
@@ -99,12 +101,12 @@ class ColumnNotes:
         if not notes.ks or not notes.losses or not all(notes.losses.values()):
             raise InvalidInput("Expected losses of at least one method and k (got none).")
         held_out = read(dict[str, Any], a.about.get("held_out") or {}, "held_out in the notes")
-        return replace(notes, enough=held_out.get("columns"))
+        return replace(notes, enough=held_out.get("columns"), columns=a.features.count)
 
     def record(self) -> dict[str, Any]:
         """The notes as JSON holds them."""
         record: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        del record["enough"]  # It is in the notes on held-out rows.
+        del record["enough"], record["columns"]  # The result itself says so.
         return record
 
     @property
@@ -186,7 +188,18 @@ class ColumnNotes:
         constant = None if self.constant is None else self.constant.loss
         return constant is not None and low - (high - low) <= constant <= high + (high - low)
 
+    def answer(self) -> str:
+        """The result in one sentence."""
+        k, whole = self.enough_columns(), self.figure(self.loss_all.mean)
+        loss = self.figure(self.losses[self.first][k].mean)
+        part = f"{k} of {self.columns} columns"
+        return f"{part} give a validation {self.metric} of {loss}; all columns {whole}."
+
     def cautions(self) -> list[str]:
+        """Why the result is to be doubted."""
+        return [*self.doubts(), *self.warnings]
+
+    def doubts(self) -> list[str]:
         """Warnings that come before any number: a constant prediction is as good as every set of
         columns, or as the explained network; there are hardly any validation rows."""
         cautions = []

@@ -10,46 +10,25 @@ from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
 from .picture import Picture, feature_labels, feature_word, features_within, rounds_line, unranked
 from .table_notes import ColumnNotes
-from .wording import chance, percent, short_percent, shown, signed
+from .text_notes import TextNotes
+from .wording import chance, higher, short_percent, shown
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
+KINDS = (Compression, Explained, ColumnNotes, TextNotes)
+"""Notes that answer for themselves, by `answer` and `cautions`; all others are photos' or rows'."""
 
 
-def higher(
-    part: str,
-    value: str,
-    whole: str,
-    full: str,
-    *,
-    quantity: str = "probability",
-    verb: str = "give",
-) -> str:
-    """13 % of the features give a higher probability (0.994) than the whole photo (0.951)"""
-    return f"{part} {verb} a higher {quantity} ({value}) than {whole} ({full})"
+def own_notes(a: Attribution) -> Compression | Explained | ColumnNotes | TextNotes | None:
+    """The notes of a result that answer for themselves; None where it has none of the KINDS."""
+    notes = (kind.of(a) for kind in KINDS)
+    return next((each for each in notes if each is not None), None)
 
 
 def answer_of(a: Attribution) -> str:
     """The result of any run in one sentence."""
-    if (graph := Compression.of(a)) is not None:
-        agreed = graph.first.at("agreement", graph.keep) or 0.0
-        text = f"{percent(graph.keep)} of the edges keep {100 * agreed:.1f} % of the predictions"
-        right = graph.first.at("accuracy", graph.keep)
-        full = graph.full_value("accuracy")
-        return (
-            f"{text}." if right is None else f"{text} (accuracy {right:.3f}, all {signed(full)})."
-        )
-    if (node := Explained.of(a)) is not None:
-        whole = f"{node.full:.3f}"
-        if not node.values:
-            return f"The node's own features alone give {node.label} with {whole}."
-        part = f"{len(node.edges)} of the {node.around:,} edges around the node"
-        return f"{part} give {node.label} with {node.values[-1]:.3f} (all edges {whole})."
-    if (columns := ColumnNotes.of(a)) is not None:
-        k, whole = columns.enough_columns(), columns.figure(columns.loss_all.mean)
-        loss = columns.figure(columns.losses[columns.first][k].mean)
-        part = f"{k} of {a.features.count} columns"
-        return f"{part} give a validation {columns.metric} of {loss}; all columns {whole}."
+    if (own := own_notes(a)) is not None:
+        return own.answer()
     notes, picture = Notes.of(a), Picture.of(a) is not None
     if notes.methods and "methods" in a.attachments:
         return compared_answer(notes)
@@ -88,11 +67,8 @@ def _rise(a: Attribution, label: str, off: str) -> str | None:
 
 def cautions_of(a: Attribution) -> list[tuple[str, str]]:
     """Why a result of any run is to be doubted: (a line, how to check it)."""
-    if (graph := Compression.of(a) or Explained.of(a)) is not None:
-        more = excess_edges(graph)
-        return [(more, "")] if more else []
-    if (columns := ColumnNotes.of(a)) is not None:
-        return [(line, "") for line in (*columns.cautions(), *columns.warnings)]
+    if (own := own_notes(a)) is not None:
+        return [(line, "") for line in own.cautions()]
     notes = Notes.of(a)
     warnings = [(warning, "") for warning in notes.warnings]
     if notes.removing or unranked(a) is not None:
@@ -184,17 +160,6 @@ def excess_value(a: Attribution, features: str) -> str | None:
         return None
     value, full = shown(best, 3), shown(a.full_value, 3)
     return f"{higher(f'Some of the {features}', value, 'all of them', full, quantity='G')}."
-
-
-def excess_edges(graph: Compression | Explained) -> str | None:
-    """That some of the edges give more than all of them, if they do."""
-    point = graph.excess()
-    if point is None:
-        return None
-    full, verb = signed(point.full), "give" if point.part.endswith("s") else "gives"
-    value, quantity = signed(point.value), point.quantity
-    sentence = higher(point.part, value, "all edges", full, quantity=quantity, verb=verb)
-    return f"{sentence}. {point.advice}".rstrip()
 
 
 def fall(notes: Notes) -> str | None:

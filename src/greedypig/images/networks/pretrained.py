@@ -19,9 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ...core.errors import GreedyPigError, InvalidInput, first_line
+from ...core.errors import InvalidInput, first_line
+from ...network.assets_folder import WeightsNotFoundError, assets_folder
 from ...network.randomness import Fork
-from .assets_folder import assets_folder
 from .image_model import ImageModel
 from .mobile_networks import EfficientNetLite0, MobileNetV2
 from .resnet import ResNet50
@@ -39,10 +39,6 @@ MOBILENET_FILE = "mobilenet_v2-b0353104.pth"
 RESNET_FILE = "resnet50-keras.safetensors"
 _ASSETS = {MobileNetV2.name: MOBILENET_FILE, ResNet50.name: RESNET_FILE}
 """Weights that lie in the assets folder."""
-
-
-class WeightsNotFoundError(GreedyPigError, FileNotFoundError):
-    """The weights of a network are not on this machine; the message says what brings them."""
 
 
 def load(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...core.errors import MissingPackage
+from ..core.errors import GreedyPigError, MissingPackage
 
-__all__ = ["assets_folder"]
+__all__ = ["WeightsNotFoundError", "assets_folder"]
+
+
+class WeightsNotFoundError(GreedyPigError, FileNotFoundError):
+    """The weights of a network are not on this machine; the message says what brings them."""
 
 
 def assets_folder() -> Path:
@@ -19,6 +23,6 @@ def assets_folder() -> Path:
     except ImportError as error:
         raise MissingPackage(
             "Expected the package platformdirs to find the user's cache (it is not installed). "
-            'Try pip install "greedypig[images]", or set GREEDYPIG_ASSETS.'
+            'Try pip install "greedypig[images]" or "greedypig[text]", or set GREEDYPIG_ASSETS.'
         ) from error
     return user_cache_path("greedypig")

@@ -1,0 +1,1 @@
+"""Texts: which words, sentences or sources a classifier or language model uses."""

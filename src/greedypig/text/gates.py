@@ -1,0 +1,252 @@
+"""How a feature of a text is absent: g(gates) for gates from 0, absent, to 1, present.
+
+- "masked": log(gate) is added to the attention scores of the feature's tokens wherever another
+  token looks at them. At 0 that *is* the model with those tokens masked; positions stay as they
+  are. Absent tokens still see themselves, so no row of attention is empty.
+- "embedding": the feature's embeddings are interpolated to a neutral one.
+- "deleted": the feature is cut out of the text, which is tokenized again. Sets only: no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.errors import InvalidInput, NotDifferentiable, did_you_mean
+from ..core.objective import Objective
+from .models import TextModel
+from .prompt import Prompt
+
+NEUTRAL = ("mask", "pad", "zero", "mean")
+"""Embeddings of an absent token."""
+ABSENT = ("masked", "deleted", "embedding", *(f"{name}-embedding" for name in NEUTRAL))
+LEAST = 1e-6
+"""The gate at which the gradient of a closed gate is taken: that of log(gate) at 0 has no limit,
+but its product with the attention has."""
+TOKENS = {"cpu": 2048}
+"""Tokens of one batch on a device, at least one row; LARGE elsewhere."""
+LARGE = 16384
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a language model says: the text, its tokens, and the tokens that are explained."""
+
+    text: str
+    ids: Tensor
+    """(tokens,)."""
+    explained: Tensor
+    """(tokens,) bool."""
+    span: tuple[int, int]
+    """The explained part of the text."""
+
+
+class TextObjective(Objective):
+    """g(gates) of one text: `measure` of the model's output with features gated.
+
+    measure: a classifier's logits (m, classes), or the log-probabilities of the answer's tokens
+    (m, tokens), → (m,). removing: are features switched off from 0 to 1, as a counterfactual's?
+    """
+
+    def __init__(
+        self,
+        model: TextModel,
+        prompt: Prompt,
+        answer: Answer | None,
+        measure: Callable[[Tensor], Tensor],
+        absent: str = "masked",
+        *,
+        removing: bool = False,
+    ) -> None:
+        if absent not in ABSENT:
+            raise InvalidInput(
+                f"Expected absent to be one of {', '.join(ABSENT)} (got {absent!r})."
+                f"{did_you_mean(absent, ABSENT)}"
+            )
+        self.model, self.prompt, self.answer, self.measure = model, prompt, answer, measure
+        self.absent = absent
+        ids, self.owners = prompt.tokens(model)
+        self.ids = self._with_answer(ids)
+        self.owners = torch.cat([self.owners, self.owners.new_full((len(self.ids) - len(ids),), -1)])
+        off = torch.zeros(1, 1, len(prompt.spans), device=model.device)
+        start, end = (off + 1, off) if removing else (off, off + 1)
+        rows = max(1, TOKENS.get(model.device.type, LARGE) // len(self.ids))
+        super().__init__(lambda points, _: measure(self.outputs(points)), start, end, batch_size=rows)
+        self._neutral: Tensor | None = None
+
+    @property
+    def removes(self) -> bool:
+        """Do the lines lead away from the text, as a counterfactual's do?"""
+        return bool(self.start.all())
+
+    def deleting(self) -> TextObjective:
+        """The same question with absent features cut out of the text."""
+        return TextObjective(
+            self.model, self.prompt, self.answer, self.measure, "deleted", removing=self.removes
+        )
+
+    def outputs(self, gates: Tensor) -> Tensor:
+        """(m, n) gates → logits (m, classes), or log-probabilities of the answer (m, tokens)."""
+        if self.absent == "deleted":
+            return self._deleted(gates)
+        if gates.requires_grad:  # The value LEAST with the gradient of the gate itself.
+            gates = torch.where(gates > LEAST, gates, gates - gates.detach() + LEAST)
+        # The last column stands for tokens that belong to no feature: always present.
+        each = torch.cat([gates, gates.new_ones(len(gates), 1)], 1)[:, self.owners]
+        if self.absent == "masked":
+            inputs = {"input_ids": self.ids.expand(len(gates), -1), "attention_mask": self._bias(each)}
+        else:
+            embedded = self._embedded(self.ids)
+            mixed = torch.lerp(self.neutral.expand_as(embedded), embedded, each.unsqueeze(2).to(embedded))
+            inputs = {"inputs_embeds": mixed}
+        return self._read(inputs)
+
+    def attention(self) -> Tensor:
+        """(n,): the attention that the feature's tokens get, mean over layers, heads and what
+        looks: the tokens that predict the answer, or the first token, which a classifier reads."""
+        module = self.model.module
+        before = module.config._attn_implementation
+        module.set_attn_implementation("eager")
+        try:
+            with torch.no_grad():
+                layers = module(input_ids=self.ids.unsqueeze(0), output_attentions=True).attentions
+        finally:
+            module.set_attn_implementation(before)
+        mean = torch.stack([layer[0].mean(0) for layer in layers]).mean(0)
+        looks = mean[:1] if self.answer is None else mean[-len(self.answer.ids) - 1 : -1]
+        total = mean.new_zeros(self.n + 1)
+        return total.index_add_(0, self.owners % (self.n + 1), looks.mean(0))[: self.n]
+
+    @property
+    def neutral(self) -> Tensor:
+        """(width,) the embedding of an absent token."""
+        if self._neutral is None:
+            self._neutral = self._find_neutral()
+        return self._neutral
+
+    def _find_neutral(self) -> Tensor:
+        name, tokenizer = self.absent.partition("-")[0], self.model.tokenizer
+        if name == "embedding":
+            name = "mean" if tokenizer.mask_token_id is None else "mask"
+        weight: Tensor = self.model.module.get_input_embeddings().weight.detach()
+        if name in ("zero", "mean"):
+            return torch.zeros_like(weight[0]) if name == "zero" else weight.mean(0)
+        token = getattr(tokenizer, f"{name}_token_id")
+        if token is None:
+            raise InvalidInput(
+                f"Expected a tokenizer with a {name} token for absent={self.absent!r} "
+                f"(got {type(tokenizer).__name__} without one). Try absent='mean-embedding'."
+            )
+        return self._embedded(torch.tensor(token, device=weight.device))
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            embedded: Tensor = self.model.module.get_input_embeddings()(ids)
+        return embedded
+
+    def _bias(self, each: Tensor) -> Tensor:
+        """(m, tokens) gates → (m, 1, tokens, tokens): what is added to the attention scores of
+        every pair (who looks, at whom)."""
+        count = len(self.ids)
+        own = torch.eye(count, dtype=torch.bool, device=each.device)
+        bias = each.log()[:, None, None, :].expand(-1, 1, count, -1).masked_fill(own, 0)
+        if self.answer is not None:
+            later = torch.ones(count, count, dtype=torch.bool, device=each.device).triu(1)
+            bias = bias.masked_fill(later, -torch.inf)
+        return bias.to(self.model.dtype)
+
+    def _deleted(self, gates: Tensor) -> Tensor:
+        """Outputs for texts that are really shorter, one after the other."""
+        if gates.requires_grad:
+            raise NotDifferentiable(
+                "Expected a method without gradients for absent='deleted' (got one with). Try "
+                "absent='masked', or method='leave-one-out'."
+            )
+        rows = []
+        for row in (gates > 0.5).tolist():
+            ids = self._with_answer(self.prompt.ids(self.model, self.prompt.without_absent(row)))
+            rows.append(self._read({"input_ids": ids.unsqueeze(0)}))
+        return torch.cat(rows)
+
+    def _with_answer(self, ids: Tensor) -> Tensor:
+        return ids if self.answer is None else torch.cat([ids, self.answer.ids])
+
+    def _read(self, inputs: dict[str, Any]) -> Tensor:
+        if self.answer is None:
+            return self.model.outputs(**inputs).float()
+        said = self.answer.ids
+        logits = self.model.outputs(last=len(said) + 1, **inputs)[:, :-1].float()
+        chosen = said.expand(len(logits), -1).unsqueeze(2)
+        return torch.log_softmax(logits, 2).gather(2, chosen).squeeze(2)
+
+
+def answer_of(model: TextModel, prompt: Prompt, text: str | None, part: Any, most: int) -> Answer:
+    """The given answer, or what the model says, and the part of it that is explained.
+
+    part: None for all of it, a text that stands in it, or the number of one of its sentences.
+    """
+    if text is None:
+        text = _generated(model, prompt, most)
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(
+            "Expected an answer with at least one token (got an empty one). Try answer='…'."
+        )
+    lead = ""
+    if not prompt.templated and not prompt.text[-1:].isspace() and not text[:1].isspace():
+        lead = " "  # As it would follow the prompt.
+    encoded = model.tokenizer(lead + text, add_special_tokens=False, return_offsets_mapping=True)
+    span = _part(text, part)
+    begin, end = (place + len(lead) for place in span)
+    explained = torch.tensor([a < end and b > begin for a, b in encoded["offset_mapping"]])
+    ids = torch.tensor(encoded["input_ids"], dtype=torch.long)
+    return Answer(text, ids.to(model.device), explained.to(model.device), span)
+
+
+def _part(text: str, part: Any) -> tuple[int, int]:
+    from .prompt import sentences
+
+    if part is None:
+        return 0, len(text)
+    if isinstance(part, str):
+        start = text.find(part)
+        if start >= 0 and part.strip():
+            return start, start + len(part)
+        raise InvalidInput(f"Expected target to stand in the answer {text!r} (got {part!r}).")
+    spans = sentences(text)
+    if type(part) is int and 0 <= part < len(spans):
+        return spans[part]
+    raise InvalidInput(
+        "Expected target to be a part of the answer, or the number of one of its sentences, from "
+        f"0 to {len(spans) - 1} (got {part!r})."
+    )
+
+
+def _generated(model: TextModel, prompt: Prompt, most: int) -> str:
+    """What the model says, taking the most probable token each time."""
+    ids = prompt.ids(model).unsqueeze(0)
+    end = model.tokenizer.eos_token_id
+    with torch.no_grad():
+        every = model.module.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=max(1, min(most, model.limit - ids.shape[1])),
+            do_sample=False,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            pad_token_id=model.tokenizer.pad_token_id if end is None else end,
+        )
+    text: str = model.tokenizer.decode(every[0, ids.shape[1] :], skip_special_tokens=True)
+    return text.strip() if prompt.templated else text.rstrip()
+
+
+def present(sets: Sequence[Sequence[int]], count: int) -> Tensor:
+    """(1, sets, count) masks of sets of features."""
+    masks = torch.zeros(1, len(sets), count)
+    for row, chosen in enumerate(sets):
+        masks[0, row, list(chosen)] = 1
+    return masks

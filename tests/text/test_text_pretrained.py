@@ -1,0 +1,74 @@
+"""The folders of our text models; with real weights where `make assets` brought them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import greedypig as gp
+from greedypig.network.assets_folder import assets_folder
+from greedypig.text.pretrained import NAMES, folder_of
+
+
+def needs(name: str):
+    there = (assets_folder() / name / "config.json").is_file()
+    return pytest.mark.skipif(not there, reason=f"needs make assets ONLY={name}")
+
+
+def test_the_folder_lies_in_the_assets(tmp_path, monkeypatch):
+    monkeypatch.setenv("GREEDYPIG_ASSETS", str(tmp_path))
+    for name in NAMES:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        assert folder_of(name) == tmp_path / name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_is_not_there_names_the_command(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("GREEDYPIG_ASSETS", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=rf"Try make assets ONLY={name} in a clone"):
+        folder_of(name)
+
+
+def test_an_unknown_name_lists_ours_and_suggests_the_nearest():
+    with pytest.raises(gp.InvalidInput, match=r"Expected one of .*\(got 'minilm'\)") as caught:
+        folder_of("minilm")
+    assert "Did you mean 'minilm-imdb'?" in str(caught.value)
+
+
+@pytest.mark.slow
+@needs("smollm2-135m-instruct")
+def test_smollm2_names_the_capital_of_france():
+    transformers = pytest.importorskip("transformers")
+    folder = folder_of("smollm2-135m-instruct")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert model.dtype == torch.float32
+    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    prompt = tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    ids = model.generate(**prompt, do_sample=False, max_new_tokens=12)
+    answer = tokenizer.decode(ids[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
+    assert answer == "The capital of France is Paris."
+
+
+@pytest.mark.slow
+@needs("minilm-imdb")
+def test_minilm_tells_a_good_review_from_a_bad_one():
+    transformers = pytest.importorskip("transformers")
+    folder = folder_of("minilm-imdb")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["held_out_reviews"] >= 2_000
+    assert metrics["accuracy"] >= 0.85
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, local_files_only=True
+    ).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    reviews = ["A wonderful film, I loved every minute.", "Dull, badly acted and far too long."]
+    with torch.no_grad():
+        logits = model(**tokenizer(reviews, padding=True, return_tensors="pt")).logits
+    labels = [model.config.id2label[index] for index in logits.argmax(1).tolist()]
+    assert labels == ["positive", "negative"]
