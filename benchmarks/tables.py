@@ -138,7 +138,7 @@ def read_from(model: nn.Module, batches: Any, steps: int) -> Callable[[], int]:
 
     def run() -> int:
         before, number = objective.paid["gradient_rows"], next(rounds)
-        scorer(objective.at(number), some[number % len(some)].unsqueeze(0))
+        scorer(objective.changed(round=number), some[number % len(some)].unsqueeze(0))
         return objective.paid["gradient_rows"] - before
 
     return run

@@ -448,7 +448,7 @@ def differences(study: Study) -> Iterator[Record]:
 
 
 def difference(study: Study, mine: Line, yours: Line, k: int) -> Record:
-    """One method's loss less another's at k, and what is in their lists where the truth is known."""
+    """One method's loss less another's at k, and what is in the lists where the truth is known."""
     a, b = study.losses(mine, k), study.losses(yours, k)
     mean, error, number, over = estimate({key: a[key] - b[key] for key in a if key in b})
     interval = None if error is None else student(number - 1) * error
