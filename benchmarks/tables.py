@@ -1,9 +1,9 @@
 """Feature selection on tables: rows per second, as ratios against bounds of the same run.
 
-    python benchmarks/tables.py            every table (a few minutes on one core)
-    python benchmarks/tables.py --write    also put them into benchmarks/RESULTS-tables.md
-    python benchmarks/tables.py --only parquet      one of its parts (--write: into its place)
-    python benchmarks/tables.py --only conditional
+    python -m benchmarks.tables            every table (a few minutes on one core)
+    python -m benchmarks.tables --write    also put them into benchmarks/RESULTS-tables.md
+    python -m benchmarks.tables --only parquet      one of its parts (--write: into its place)
+    python -m benchmarks.tables --only conditional
 
 The paper's network (13 numbers, 26 categories, embeddings of 8, 768-256-128) on generated rows with
 random weights: time does not depend on either. One thread. A row at one point of a path counts as
