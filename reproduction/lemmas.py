@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +76,7 @@ def reproduce(experiment: Experiment) -> None:
     table = Table(columns, rows, {f"t{t}": "{:.2f}" for t in settings["copies"]})
     experiment.csv("lemmas.csv", rows, "scene", without=("title",))
     experiment.csv("lemmas-lists.csv", [{**e, "top": " ".join(e["top"])} for e in lists])
-    experiment.csv("lemmas-identities.csv", map(asdict, checks))
+    experiment.csv("lemmas-identities.csv", checks)
     experiment.figure("lemmas.png", lambda: draw(settings, methods, lists, data))
     remarks = [
         f"Scikit-learn's diabetes table, {len(data.y)} rows, {len(data.names)} columns; "
@@ -85,7 +85,7 @@ def reproduce(experiment: Experiment) -> None:
         f"the columns in the list (all columns: {data.worth(range(len(data.names))):.3f}); in the "
         "planted scene it is the share of what all columns are worth."
     ]
-    remarks += [f"{c.lemma}: {c.statement} {c.number:.3g} ({c.comparison})." for c in checks]
+    remarks += ["{lemma}: {statement} {number:.3g} ({comparison}).".format(**c) for c in checks]
     experiment.page(table, remarks)
 
 
@@ -241,19 +241,12 @@ def train(
     )
 
 
-@dataclass(frozen=True)
-class Check:
-    """One statement of a lemma, as a number."""
-
-    lemma: str
-    statement: str
-    number: float
-    """How far apart the two sides are, or what the statement says."""
-    comparison: str
-    """What the number is to be compared with."""
+def check(lemma: str, statement: str, number: float, comparison: str) -> Record:
+    """One statement of a lemma as a number, and what the number is to be compared with."""
+    return {"lemma": lemma, "statement": statement, "number": number, "comparison": comparison}
 
 
-def redundancy(worth: Sequence[float]) -> list[Check]:
+def redundancy(worth: Sequence[float]) -> list[Record]:
     """Equal scores for copies; none for the others once one is selected."""
     g, n = planted(worth), len(worth)
 
@@ -266,13 +259,13 @@ def redundancy(worth: Sequence[float]) -> list[Check]:
     copies = torch.cat([scores[:1], scores[n:]])
     after = _ig(g_after, n + T)[n:]
     return [
-        Check(
+        check(
             "Feature redundancy",
             f"IG's scores of {T + 1} equal columns differ by at most",
             float(copies.max() - copies.min()),
             f"each is {float(copies.mean()):.3g}, their sum what one alone had",
         ),
-        Check(
+        check(
             "Feature redundancy",
             "once one is selected, the others' largest score is",
             float(after.abs().max()),
@@ -281,7 +274,7 @@ def redundancy(worth: Sequence[float]) -> list[Check]:
     ]
 
 
-def regression(data: Data) -> list[Check]:
+def regression(data: Data) -> list[Record]:
     """g(w) = −‖A(x ⊙ w) − b‖² at the least-squares x, on the table's own columns."""
     a, b = data.x.double(), data.y.double()
     x = torch.linalg.lstsq(a, b[:, None]).solution[:, 0]
@@ -297,13 +290,13 @@ def regression(data: Data) -> list[Check]:
     hessian = -2 * x[:, None] * (a.T @ a) * x
     bound = (hessian.sum(1) - hessian.diagonal()).abs() / 2
     return [
-        Check(
+        check(
             "Linear regression",
             "∫∇g(t·1) dt and x ⊙ Aᵀb differ by at most",
             float((scores - closed_form).abs().max()),
             f"the largest score is {float(closed_form.max()):.3g}",
         ),
-        Check(
+        check(
             "PIG and marginal gain",
             "a score misses the column's marginal gain by at most",
             float((scores - gains).abs().max()),
