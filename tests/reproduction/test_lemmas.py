@@ -63,7 +63,7 @@ def test_ig_of_linear_regression_is_x_times_a_transposed_b():
     closed, gap = regression(small())
     assert closed["number"] < 1e-10
     # The lemma's bound is attained where g is quadratic.
-    bound = float(gap.comparison.split("is ")[1].split(",")[0])
+    bound = float(gap["comparison"].split("is ")[1].split(",")[0])
     assert gap["number"] == pytest.approx(bound, rel=5e-3)
     assert gap["number"] > 1
 
