@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("transformers")
 
 import greedypig as gp
-from greedypig.cli import explain_text
+from greedypig.cli import commands, explain_text
 from greedypig.cli.resumable import Session
+from greedypig.core.methods import as_method
 from greedypig.results.text_notes import TextNotes
 from text.tiny import model, tokenizer
 
@@ -155,11 +156,11 @@ def test_methods_are_compared_on_the_same_text(answer, call, saved):
 def test_captum_is_compared_where_it_is_installed(answer, saved):
     pytest.importorskip("captum")
     record = answer("explain-text", *ASKED, *SPEAKER, "--compare")
-    assert set(record["methods"]) == set(explain_text.METHODS)
+    assert set(record["methods"]) == set(commands.TEXT_METHODS)
     whole = answer(
         "explain-text", "review.txt", *CLASSIFIER, "--compare", "--features", "sentences"
     )
-    assert set(explain_text.METHODS) - set(whole["methods"]) == set(explain_text.FOR_ANSWERS)
+    assert set(commands.TEXT_METHODS) - set(whole["methods"]) == set(explain_text.FOR_ANSWERS)
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, saved, monkeypatch):
@@ -215,6 +216,17 @@ def test_documents_that_do_not_fit_are_left_out_from_the_end(call, saved):
     )
     assert code == 0
     assert "of 12 did not fit the model and are left out" in " ".join(err.split())
+
+
+def test_names_in_the_help_are_those_of_the_library():
+    from greedypig.tensors.methods import FOR_TEXTS
+    from greedypig.text import gates, pretrained, prompt
+
+    assert {commands.LANGUAGE, commands.CLASSIFIER} == set(pretrained.NAMES)
+    assert set(commands.TEXT_FEATURES) == set(prompt.NAMES)
+    assert set(commands.TEXT_ABSENT) == set(gates.ABSENT)
+    assert all(as_method(name).name == name for name in commands.TEXT_METHODS)
+    assert (FOR_TEXTS.rounds, FOR_TEXTS.steps) == (6, 8)
 
 
 WRONG = {

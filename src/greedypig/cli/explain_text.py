@@ -26,10 +26,10 @@ from ..results.wording import count, kept_settings, setting
 from ..tensors.methods import FOR_TEXTS, within
 from ..text import models
 from ..text.api import LONGEST_ANSWER
-from ..text.gates import ABSENT, answer_of
-from ..text.prompt import NAMES as FEATURES
+from ..text.gates import answer_of
 from ..text.prompt import make_prompt, sentences
 from . import options, outputs
+from .commands import CLASSIFIER, LANGUAGE, TEXT_METHODS
 from .failures import DONE, FAILED, USAGE, Unfit, UsageError, sentence, wrong_command
 from .resumable import Session
 from .terminal import BOLD, DIM, Bar, Terminal, duration, styled
@@ -37,42 +37,8 @@ from .terminal import BOLD, DIM, Bar, Terminal, duration, styled
 if TYPE_CHECKING:
     from rich.text import Text
 
-DESCRIPTION = """\
-Explain which few words, sentences or documents the output of a text model rests on: the class of a
-text, or the answer of a language model. Prints the text with the selected parts in order, and the
-output with only these, with the rest really deleted, and without these. Writes NAME.gpig and
-NAME.html.
-
-A text is given as it is, as a file, or as - for standard input; a .json file with messages is a
-chat. A plain text goes to the classifier minilm-imdb. A context with a question, a chat, or a text
-with --answer goes to smollm2-135m-instruct, whose own answer is explained where none is given.
-Objectives are those of greedypig explain for classifiers, and log-probability for language models.
-Absent features are masked in the attention, or have neutral embeddings. --compare runs several
-methods and writes the folder NAME-comparison."""
-EXAMPLES = """\
-  greedypig explain-text review.txt
-  greedypig explain-text --context docs/ --question Who?
-  greedypig explain-text chat.json --per-sentence --json"""
-LANGUAGE, CLASSIFIER = "smollm2-135m-instruct", "minilm-imdb"
-METHODS = (
-    *("greedy-pig", "sequential-gradient", "ig", "gradient-input", "leave-one-out", "attention"),
-    *("context-cite", "captum-layer-ig", "captum-ablation", "captum-shapley", "random"),
-)
 FOR_ANSWERS = ("captum-ablation", "captum-shapley")
 """Methods for language models only."""
-RARE = frozenset(
-    (
-        "--class",
-        "--objective",
-        "--absent",
-        "--methods",
-        "--per-sentence",
-        "--truncate",
-        "--seed",
-        "--device",
-    )
-)
-"""Options that only --help-all shows, besides those of all commands."""
 ENDINGS = (".txt", ".md", ".rst", ".text")
 """Files of a folder that are texts."""
 AROUND, MOST = 60, 60
@@ -81,44 +47,6 @@ FORWARDS = 40
 """About so many forward passes follow the search, for the progress bar."""
 STRENGTHS = ("red", "cyan", "cyan", "bold cyan", "bold green", "bold green")
 """The colours of parts by their gain; the first is that of a loss."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig explain-text`."""
-    add = options.group(parser, "input").add_argument
-    words = "a text, a file of one, a chat as .json, or - for standard input"
-    add("texts", nargs="*", metavar="TEXT", help=words)
-    words = "documents to answer from: files, or folders of text files"
-    add("--context", nargs="+", metavar="PATH", help=words)
-    add("--question", metavar="TEXT", help="what to answer from the context")
-    add("--truncate", action="store_true", help="leave out what does not fit the model")
-    add = options.group(parser, "model").add_argument
-    words = f"a folder of transformers, or a name (default: {LANGUAGE} or {CLASSIFIER})"
-    add("--model", metavar="NAME", help=words)
-    add("--answer", metavar="TEXT", help="an answer to explain (default: the model's own)")
-    words = "explain this part of the answer: a text in it, or a sentence's number from 1"
-    add("--part", metavar="TEXT|N", help=words)
-    add("--per-sentence", action="store_true", help="explain each sentence of the answer by itself")
-    add("--class", dest="class_", metavar="CLASS", help="class by number or name (default: top)")
-    words = "what to maximise (default: softmax, or log-probability of an answer)"
-    add("--objective", metavar="NAME", help=words)
-    words = f"how features are absent: {', '.join(ABSENT)} (default: masked)"
-    add("--absent", choices=ABSENT, default="masked", metavar="NAME", help=words)
-    add("--device", metavar="NAME", default="cpu", help="cpu, cuda, mps (default: cpu)")
-    add = options.group(parser, "method").add_argument
-    words = f"{', '.join(FEATURES)} (default: chosen)"
-    add("--features", choices=FEATURES, metavar="NAME", help=words)
-    words = f"{', '.join(METHODS)} (default: greedy-pig)"
-    add("--method", choices=METHODS, metavar="NAME", help=words)
-    words = "select N features (default: until the output is reached)"
-    add("--k", type=options.whole, metavar="N", help=words)
-    add("--budget", type=options.whole, metavar="N", help="take at most N gradients")
-    add("--compare", action="store_true", help="run several methods and compare them")
-    words = "methods of --compare (default: all of --method; Captum's where it is installed)"
-    add("--methods", type=options.names_of(METHODS), metavar="A,B,…", help=words)
-    options.add_rounds(parser, str(FOR_TEXTS.rounds), str(FOR_TEXTS.steps))
-    add("--seed", type=options.seed, metavar="N", default=0, help="seed of everything random")
-    options.add_output(parser, "folder, or NAME.html of one text (default: here)", "PATH")
 
 
 @dataclass(frozen=True)
@@ -518,7 +446,7 @@ def _methods(question: Question) -> list[str]:
     """The methods of --compare; those that were not named are left out where they do not fit."""
     if question.args.methods is not None:
         return list(question.args.methods)
-    names = [name for name in METHODS if question.answers or name not in FOR_ANSWERS]
+    names = [name for name in TEXT_METHODS if question.answers or name not in FOR_ANSWERS]
     missing = {"captum": "captum", "context": "sklearn"}
     absent = {start for start, package in missing.items() if not importlib.util.find_spec(package)}
     if question.args.absent == "deleted":

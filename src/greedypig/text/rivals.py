@@ -22,7 +22,7 @@ from .gates import TextObjective
 
 @dataclass(frozen=True)
 class ContextCite:
-    """Weights of a Lasso over `ablations` random sets; half of the features are in each."""
+    """Weights of a Lasso over `ablations` random sets, each of about half of the features."""
 
     ablations: int = 64
     penalty: float = 0.01
