@@ -22,7 +22,7 @@ SINGULAR = {
     "messages": "message",
     "spans": "part",
 }
-KNOWN = 0.1
+KNOWN = 0.05
 """An answer that gains no more than this share of its log-probability needs no context."""
 
 
@@ -134,7 +134,7 @@ class TextNotes:
         if len(self.only) < 2:
             return False
         bare, full = self.only[0], self.only[-1]
-        least = max(log(2), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
+        least = max(log(1.25), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
         return full - bare < least
 
     def cautions(self) -> list[str]:
