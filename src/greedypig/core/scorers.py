@@ -4,7 +4,7 @@ A scorer is a function (objective, mask (b, n)) → scores (b, n). It follows a 
 1_S to 1 and sums gradient · movement along it, so values of S, which do not move, score 0. Any of
 them becomes adaptive by the rounds in `rounds.py`, which call it again after every pick. Sources:
 integrated gradients, Sundararajan et al. 2017; SmoothGrad, Smilkov et al. 2017; Guided IG,
-Kapishnikov et al. 2021, Algorithm 1; greedy by marginal gains, Nemhauser et al. 1978; leaving one out is also called occlusion.
+Kapishnikov et al. 2021, Algorithm 1; greedy by marginal gains, Nemhauser et al. 1978.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class LeaveOneOut:
         every = torch.ones(features.count, features.count, dtype=torch.bool, device=mask.device)
         left = features.mask(every.fill_diagonal_(False)).expand(objective.b, -1, -1)
         whole = objective.values(torch.ones_like(mask).unsqueeze(1))
-        scores = torch.cat([objective.values(p) for p in left.split(objective.points, 1)], 1)
+        scores = torch.cat([objective.values(p) for p in torch.split(left, objective.points, 1)], 1)
         return features.spread((whole - scores).to(mask))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
 from ..core.methods import as_method
-from ..core.run import Run
-from ..core.stopping import Stop, as_stop
+from ..core.run import ALL, Run
+from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest
 from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_TEXTS
@@ -88,16 +89,29 @@ def explain_text(
         text_model = models.load(model, tokenizer)
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
-        g = problem.objective
         chosen = FOR_TEXTS if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
             rule = Stop(value=problem.bar(REACH))
         saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
-        run = TextRun(problem, chosen, k=k, stop=as_stop(rule), seed=seed, resume=saved)
+        provenance = problem.provenance()
+        run = Run(
+            problem.objective,
+            chosen,
+            features=Elements(problem.objective.n, prompt.names),
+            k=k,
+            stop=rule,
+            seed=seed,
+            settings=[problem.settings],
+            provenance=[provenance],
+            notes=lambda _: (problem.facts, {}),
+            resume=saved_run(saved, provenance),
+        )
+        ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
+        run.values |= {0: ends[0], ALL: ends[1]}
         run.finish(checkpoint, progress)
         a = run.results()[0]
-        return verified(a, problem) if a.picks else a
+        return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
 
 class TextProblem:
@@ -125,7 +139,10 @@ class TextProblem:
         }
         self._check_length()
         if model.kind == "classifier":
-            measure, removing = self._class(answer, target, objective), objective == "counterfactual"
+            measure, removing = (
+                self._class(answer, target, objective),
+                objective == "counterfactual",
+            )
         else:
             measure, removing = self._answer(answer, target, objective), False
         self.objective = TextObjective(
@@ -237,36 +254,17 @@ class TextProblem:
         )
 
 
-class TextRun(Run):
-    """A run over the features of one text. Its results carry the text."""
-
-    def __init__(self, problem: TextProblem, method: Any, *, resume: Any, **search: Any) -> None:
-        self.problem = problem
-        provenance = problem.provenance()
-        super().__init__(
-            problem.objective,
-            method,
-            features=Elements(problem.objective.n, problem.prompt.names),
-            settings=[problem.settings],
-            provenance=[provenance],
-            resume=saved_run(resume, provenance),
-            **search,
-        )
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result, with the text."""
-        return [a.with_notes(self.problem.facts) for a in super().results(measure=measure)]
-
-
 def verified(a: Attribution, problem: TextProblem) -> Attribution:
     """The result with what was measured at its sets: only they present, really deleted, and
     without them; the smallest set that is enough; and features that say the same."""
     n, order = a.features.count, a.order.tolist()
-    enough = a.reach(REACH)
-    counts = sorted({0, n, *([enough] if enough else []), *_counts(n)})
+    reached = a.reach(REACH)
+    counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
     tops = [order[:count] for count in counts]
-    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH}
-    facts["kept"] = problem.values(tops)
+    values = problem.values(tops)
+    reaching = (c for c, v in zip(counts, values, strict=True) if v >= problem.bar(REACH))
+    enough = next(reaching, None) if problem.rise > 0 else None
+    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
     facts["twins"] = _twins(a, problem, enough) if enough else []
@@ -291,8 +289,8 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     chosen = a.order[:enough].tolist()
     if enough > LARGEST or a.first_scores is None:
         return []
-    others = [i for i in torch.argsort(a.first_scores, descending=True, stable=True).tolist()]
-    others = [i for i in others if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
+    best = torch.argsort(a.first_scores, descending=True, stable=True).tolist()
+    others = [i for i in best if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
     if not others:
         return []
     lacking = [[i for i in chosen if i != out] for out in chosen]

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..core.errors import InvalidInput, NotDifferentiable, did_you_mean
 from ..core.objective import Objective
 from .models import TextModel
-from .prompt import Prompt
+from .prompt import Prompt, sentences
 
 NEUTRAL = ("mask", "pad", "zero", "mean")
 """Embeddings of an absent token."""
@@ -70,12 +70,20 @@ class TextObjective(Objective):
         self.model, self.prompt, self.answer, self.measure = model, prompt, answer, measure
         self.absent = absent
         ids, self.owners = prompt.tokens(model)
+        self.last = ids[-1:]
+        """The last token of the prompt. It predicts the answer, so it is always present."""
+        if answer is not None:
+            self.owners[-1] = -1
         self.ids = self._with_answer(ids)
-        self.owners = torch.cat([self.owners, self.owners.new_full((len(self.ids) - len(ids),), -1)])
+        self.owners = torch.cat(
+            [self.owners, self.owners.new_full((len(self.ids) - len(ids),), -1)]
+        )
         off = torch.zeros(1, 1, len(prompt.spans), device=model.device)
         start, end = (off + 1, off) if removing else (off, off + 1)
         rows = max(1, TOKENS.get(model.device.type, LARGE) // len(self.ids))
-        super().__init__(lambda points, _: measure(self.outputs(points)), start, end, batch_size=rows)
+        super().__init__(
+            lambda points, _: measure(self.outputs(points)), start, end, batch_size=rows
+        )
         self._neutral: Tensor | None = None
 
     @property
@@ -98,10 +106,15 @@ class TextObjective(Objective):
         # The last column stands for tokens that belong to no feature: always present.
         each = torch.cat([gates, gates.new_ones(len(gates), 1)], 1)[:, self.owners]
         if self.absent == "masked":
-            inputs = {"input_ids": self.ids.expand(len(gates), -1), "attention_mask": self._bias(each)}
+            inputs = {
+                "input_ids": self.ids.expand(len(gates), -1),
+                "attention_mask": self._bias(each),
+            }
         else:
             embedded = self._embedded(self.ids)
-            mixed = torch.lerp(self.neutral.expand_as(embedded), embedded, each.unsqueeze(2).to(embedded))
+            mixed = torch.lerp(
+                self.neutral.expand_as(embedded), embedded, each.unsqueeze(2).to(embedded)
+            )
             inputs = {"inputs_embeds": mixed}
         return self._read(inputs)
 
@@ -168,7 +181,8 @@ class TextObjective(Objective):
             )
         rows = []
         for row in (gates > 0.5).tolist():
-            ids = self._with_answer(self.prompt.ids(self.model, self.prompt.without_absent(row)))
+            ids = self.prompt.ids(self.model, self.prompt.without_absent(row))
+            ids = self._with_answer(ids if len(ids) else self.last)
             rows.append(self._read({"input_ids": ids.unsqueeze(0)}))
         return torch.cat(rows)
 
@@ -207,8 +221,6 @@ def answer_of(model: TextModel, prompt: Prompt, text: str | None, part: Any, mos
 
 
 def _part(text: str, part: Any) -> tuple[int, int]:
-    from .prompt import sentences
-
     if part is None:
         return 0, len(text)
     if isinstance(part, str):

@@ -84,7 +84,7 @@ class TextModel:
 
 
 def load(model: Any, tokenizer: Any = None) -> TextModel:
-    """The model by name, folder, pipeline or as an object with its tokenizer, checked and frozen."""
+    """The model, frozen: by name, by folder, of a pipeline, or with its tokenizer."""
     name = None
     if isinstance(model, str | PathLike):
         name = fspath(model)
@@ -154,9 +154,9 @@ def _kind(model: Any) -> Kind:
     if isinstance(model, nn.Module) and hasattr(model, "get_input_embeddings"):
         if made.endswith("ForSequenceClassification"):
             return "classifier"
-        if callable(getattr(model, "can_generate", None)) and model.can_generate():
-            if not getattr(model.config, "is_encoder_decoder", False):
-                return "language model"
+        decoder = not getattr(model.config, "is_encoder_decoder", False)
+        if decoder and getattr(model, "can_generate", bool)():
+            return "language model"
     raise InvalidType(
         "Expected a sequence classifier or a causal language model of transformers, its folder or "
         f"name, or a pipeline of one (got {made})."

@@ -18,9 +18,9 @@ from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from .models import TextModel
 
 Span = tuple[int, int]
-ABBREVIATIONS = frozenset(
+ABBREVIATIONS = (
     "dr mr mrs ms prof rev gen sen rep st vs etc fig no vol approx dept inc ltd co corp jr sr "
-    "e.g i.e cf al a.m p.m u.s u.k".split()
+    "e.g i.e cf al a.m p.m u.s u.k"
 )
 """Words whose full stop ends no sentence."""
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』]*|\n+")
@@ -48,7 +48,7 @@ def sentences(text: str) -> list[Span]:
         rest = text[mark.end() :].lstrip()
         if text[mark.start()] == ".":
             initial = len(word) == 1 and word.isupper()
-            if initial or word.lower() in ABBREVIATIONS or rest[:1].islower():
+            if initial or word.lower() in ABBREVIATIONS.split() or rest[:1].islower():
                 continue
         ends.append(mark.end())
     return _between(text, ends)

@@ -19,17 +19,18 @@ from .gates import TextObjective
 
 @dataclass(frozen=True)
 class ContextCite:
-    """Weights of a Lasso over `samples` random sets, in which each feature is present by chance."""
+    """Weights of a Lasso over `ablations` random sets, each of about half of the features."""
 
-    samples: int = 64
+    ablations: int = 64
     penalty: float = 0.01
     name = "context-cite"
     cost = 0
 
     def __post_init__(self) -> None:
-        check_knobs(self, "samples", penalty=(0, 100))
+        check_knobs(self, "ablations", penalty=(0, 100))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The weights of features; what is selected is present in every set."""
         try:
             from sklearn.linear_model import Lasso
         except ImportError as error:
@@ -37,7 +38,7 @@ class ContextCite:
                 "Expected the package scikit-learn for ContextCite (it is not installed). "
                 'Try pip install "greedypig[sklearn]".'
             ) from error
-        drawn = torch.rand(1, self.samples, objective.n, generator=objective.generator(0)) < 0.5
+        drawn = torch.rand(1, self.ablations, objective.n, generator=objective.generator(0)) < 0.5
         sets = torch.maximum(drawn.to(mask), mask.unsqueeze(1))
         values = objective.values(sets)[0].double()
         # As its authors do: sets are standardised, and weights are those of the sets themselves.
@@ -55,6 +56,7 @@ class Attention:
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The attention to each feature."""
         if not isinstance(objective, TextObjective):
             raise InvalidType(
                 "Expected a text for method 'attention' (got another input). Try gp.explain_text."

@@ -1,0 +1,109 @@
+"""Gates on the features of a text: exact at 0 and 1, and integrals that add up between."""
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import greedypig as gp
+from greedypig.text import models
+from greedypig.text.api import TextProblem
+from greedypig.text.gates import present
+from greedypig.text.prompt import make_prompt
+
+from .tiny import MODELS, model, tokenizer
+
+TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
+
+
+def problem(kind, absent="masked", features="sentences", **more):
+    loaded = models.load(model(kind), tokenizer(classifier=kind == "bert"))
+    prompt = make_prompt(loaded, TEXT, None, None, features)
+    said = None if kind == "bert" else "a good dog"
+    return TextProblem(loaded, prompt, said, more.get("target"), more.get("objective"), absent)
+
+
+def plain_outputs(p, present):
+    """What the model itself gives when tokens are masked by an ordinary attention mask."""
+    g = p.objective
+    seen = torch.tensor([owner < 0 or present[owner] for owner in g.owners.tolist()])
+    inputs = {"input_ids": g.ids[None], "attention_mask": seen.long()[None]}
+    inputs["position_ids"] = torch.arange(len(g.ids))[None]
+    with torch.no_grad():
+        logits = p.model.module(**inputs).logits[0]
+    if p.answer is None:
+        return logits
+    said = p.answer.ids
+    rows = torch.log_softmax(logits[-len(said) - 1 : -1], 1)
+    return rows.gather(1, said[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("chosen", [(), (0,), (1, 2), (0, 1, 2)])
+def test_gates_of_0_and_1_are_the_masked_model(kind, chosen):
+    p = problem(kind)
+    gates = present([chosen], 3)[0]
+    got = p.objective.outputs(gates)[0]
+    expected = plain_outputs(p, [i in chosen for i in range(3)])
+    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("absent", ["masked", "embedding"])
+def test_scores_of_one_round_sum_to_the_rise_of_the_value(kind, absent):
+    p = problem(kind, absent)
+    run = gp.rounds(p.objective, gp.IG(64, "cubic"))
+    next(iter(run))
+    assert run.state.totals[0][0] == pytest.approx(p.rise, rel=0.03, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_gradients_are_those_of_finite_differences(kind):
+    g = problem(kind).objective
+    at = torch.tensor([[[0.2, 0.7, 0.4]]])
+    slope = g.gradient(at, torch.ones(1))[0]
+    for i in range(3):
+        step = torch.zeros_like(at)
+        step[0, 0, i] = 1e-2
+        rise = (g.values(at + step) - g.values(at - step)) / 2e-2
+        assert float(slope[i]) == pytest.approx(float(rise), rel=0.02, abs=5e-3)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_gradient_at_a_closed_gate_is_finite_and_one_sided(kind):
+    g = problem(kind).objective
+    at = torch.zeros(1, 1, 3)
+    slope = g.gradient(at, torch.ones(1))[0]
+    for i in range(3):
+        step = torch.zeros_like(at)
+        step[0, 0, i] = 2e-4
+        rise = (g.values(at + step) - g.values(at)) / 2e-4
+        assert float(slope[i]) == pytest.approx(float(rise), rel=0.05, abs=2e-2)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_deleting_is_the_model_on_the_shorter_text(kind):
+    p = problem(kind)
+    got = p.objective.deleting().outputs(present([(0, 2)], 3)[0])[0]
+    shorter = "The cat sat on the mat . Maria was not in the film ."
+    loaded = p.model
+    whole = TextProblem(
+        loaded,
+        make_prompt(loaded, shorter, None, None, "sentences"),
+        None if kind == "bert" else "a good dog",
+        None,
+        None,
+        "masked",
+    )
+    torch.testing.assert_close(got, whole.objective.outputs(torch.ones(1, 2))[0])
+
+
+def test_nothing_of_the_model_is_changed():
+    net = model("llama")
+    net.train()
+    flags = [p.requires_grad for p in net.parameters()]
+    gp.explain_text(net, TEXT, answer="a good dog", tokenizer=tokenizer())
+    assert net.training
+    assert flags == [p.requires_grad for p in net.parameters()]
+    assert all(p.grad is None for p in net.parameters())
+    net.eval()
