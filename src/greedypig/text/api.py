@@ -34,8 +34,8 @@ REACH = 0.95
 """A set is enough where G(S) has risen by this share of the way from nothing to everything."""
 POINTS = 8
 """Sets of the best features that are measured once more, besides the set that is enough."""
-TWINS, LARGEST = 3, 4
-"""Features that are tried as twins of selected ones, and the largest set they are tried in."""
+TWINS, LARGEST = 2, 3
+"""Features that are tried as twins of a selected one, and selected ones that they are tried for."""
 
 
 def explain_text(
@@ -281,27 +281,34 @@ def _counts(n: int) -> list[int]:
 
 
 def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]:
-    """[feature, selected feature] where the first can take the second's place in the set.
+    """[feature, selected feature that says the same].
 
-    Tried are the features outside of the set with the highest scores of the first round, in which
-    features that say the same still share theirs.
+    Feature j says the same as i, which was selected after P, if it does much of what i does,
+    G(P + j) − G(P) ≥ 1/4 · (G(P + i) − G(P)), and little more beside it,
+    G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). Tried are the features with the highest
+    scores of the first round, in which those that say the same still share their score.
     """
-    chosen = a.order[:enough].tolist()
-    if enough > LARGEST or a.first_scores is None:
+    order, first = a.order.tolist(), a.first_scores
+    if first is None:
         return []
-    best = torch.argsort(a.first_scores, descending=True, stable=True).tolist()
-    others = [i for i in best if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
-    if not others:
-        return []
-    lacking = [[i for i in chosen if i != out] for out in chosen]
-    values = problem.values([chosen, *lacking, *([*rest, j] for rest in lacking for j in others)])
-    whole, without, swapped = values[0], values[1 : 1 + enough], values[1 + enough :]
+    best = torch.argsort(first, descending=True, stable=True).tolist()
+    trials = []
+    for place in range(min(enough, LARGEST)):
+        before, i = order[:place], order[place]
+        others = [j for j in best if j not in order[: place + 1] and float(first[j]) > 0]
+        trials += [(before, i, j) for j in others[:TWINS]]
+    sets = [[*p, *more] for p, i, j in trials for more in ((), (i,), (j,), (i, j))]
+    values = problem.values(sets) if sets else []
     twins = []
-    for place, (out, bare) in enumerate(zip(chosen, without, strict=True)):
-        lost = whole - bare
-        for j, value in zip(others, swapped[place * len(others) :], strict=False):
-            if lost > 0.2 * problem.rise and value - bare >= 0.8 * lost:
-                twins.append([j, out])
+    for (_, i, j), place in zip(trials, range(0, len(values), 4), strict=True):
+        bare, with_i, with_j, both = values[place : place + 4]
+        matters = with_i - bare > 0.2 * problem.rise
+        if (
+            matters
+            and with_j - bare >= (with_i - bare) / 4
+            and both - with_i <= (with_j - bare) / 2
+        ):
+            twins.append([j, i])
     return twins
 
 
