@@ -2,8 +2,9 @@
 
 One epoch of AdamW over `TRAINED` reviews of IMDB, cut to `TOKENS` tokens, with a linear warm-up and
 decay of the learning rate. Matrix products are in bfloat16: on a processor with instructions
-for it, training takes half the time of float32. Every batch is new to the model, so the accuracy printed
-during training is measured on unseen reviews. The `HELD_OUT` reviews are read once, after training.
+for it, training takes half the time of float32. Every batch is new to the model, so the accuracy
+printed during training is measured on unseen reviews. The `HELD_OUT` reviews are
+read once, after training.
 """
 
 from __future__ import annotations
