@@ -155,7 +155,7 @@ def select(parser: argparse.ArgumentParser) -> None:
 def _ks(text: str) -> tuple[int, ...]:
     """The type of --k."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(sorted({options.whole(part) for part in parts}))
+    return tuple(sorted({options.whole(part) for part in parts or [text]}))
 
 
 def _methods(text: str) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ def _share(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise options.wrong("a share above 0 and up to 1", text)
+    raise options.wrong("a share above 0 and up to 1, such as 0.5", text)
 
 
 def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, steps: str) -> None:
