@@ -493,6 +493,13 @@ def test_progress_counts_examples_and_the_rounds_of_those_that_run(sized):
     assert {total for _, total in told} == {6 if sized else None}
 
 
+def test_progress_may_be_a_line_on_standard_error(capsys):
+    list(gp.explain_many(mlp(), [row(), row(1)], method="ig", progress=True))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("2.0 of 2 examples, 0 s left   \n")
+
+
 def test_the_seconds_of_results_add_up_to_no_more_than_the_call_took():
     began = time.monotonic()
     results = list(gp.explain_many(mlp(), [row(s) for s in range(20)]))

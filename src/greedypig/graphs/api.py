@@ -72,6 +72,13 @@ def explain_edges(
         (drawn with probability ∝ (D_i D_j)^-½), or a method such as gp.GreedyPIG(rounds=20).
     k, stop, seed, resume, checkpoint: as in `explain`.
     progress: called with the run before its first round and after every one.
+
+    Examples:
+        >>> gcn, x = gp.models.GCN(8, 3), torch.randn(4, 8)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> a = gp.explain_edges(gcn, x, edge_index)
+        >>> edge_index[:, a.mask(2)].shape      # The best two pairs, in both directions.
+        torch.Size([2, 4])
     """
     check_checkpoint(checkpoint)
     with torch.inference_mode(False):
@@ -148,6 +155,13 @@ def explain_node(
     method: None (one edge a round, 20 nodes of "gauss-legendre"), a name, or a method; "random"
         grows at random.
     The rest is as in `explain_edges`.
+
+    Examples:
+        >>> gcn, x = gp.models.GCN(8, 3), torch.randn(4, 8)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> a = gp.explain_node(gcn, x, edge_index, node=0, k=2)
+        >>> edge_index[:, gp.edge_columns(a)].shape      # In order of selection.
+        torch.Size([2, 4])
     """
     check_checkpoint(checkpoint)
     k, hops = whole(k), whole(hops)

@@ -92,6 +92,11 @@ def explain(
     batch_size: rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
+
+    Examples:
+        >>> a = gp.explain(lambda x: x.sum(1), torch.tensor([1.0, 3.0, 2.0]))
+        >>> a.order.tolist()
+        [1, 2, 0]
     """
     refuse_knobs(knobs, explain)
     check_checkpoint(checkpoint)
@@ -122,7 +127,7 @@ def explain_many(
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
     checkpoint: str | PathLike[str] | None = None,
-    progress: Callable[[float, int | None], object] | None = None,
+    progress: bool | Callable[[float, int | None], object] = False,
     **knobs: Never,
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable; examples of one shape share device batches.
@@ -135,8 +140,14 @@ def explain_many(
     checkpoint: a folder, made if it is not there, in which every result is saved when it is done:
         00000.gpig and so on. The same call goes on after an interruption: it reads the results in
         the folder and runs the examples that are left.
-    progress: a function that is called with the number of examples done and the length of xs, None
-        where it has none. The examples that are running count by their rounds.
+    progress: True writes how many examples are done to standard error; or a function that is
+        called with that number and the length of xs, None where it has none. The examples that
+        are running count by their rounds.
+
+    Examples:
+        >>> xs = torch.tensor([[1.0, 3.0, 2.0], [6.0, 5.0, 4.0]])
+        >>> [a.order.tolist() for a in gp.explain_many(lambda x: x.sum(1), xs)]
+        [[1, 2, 0], [0, 1, 2]]
     """
     refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import sys
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from os import PathLike, fspath
@@ -80,19 +82,29 @@ class Folder:
 
 
 class Progress:
-    """Tells a function of the caller's, if there is one, how many examples are done. The running
-    ones count by their rounds."""
+    """Tells how many examples are done: a function of the caller's, a line on standard error, or
+    nothing. The running examples count by their rounds."""
 
-    def __init__(self, show: Callable[[float, int | None], object] | None, total: int | None):
-        self.show, self.total = show, total
+    def __init__(self, show: bool | Callable[[float, int | None], object], total: int | None):
+        self.show, self.total, self.began = show, total, time.monotonic()
 
     def tell(self, done: int, run: Run | None = None) -> None:
         """So many examples are done, and so much of the run."""
-        if self.show is not None:
-            count = float(done)
-            if run is not None:
-                count += run.objective.b * len(run.state.picks) / max(1, len(run.schedule))
+        if self.show is False:
+            return
+        count = float(done)
+        if run is not None:
+            count += run.objective.b * len(run.state.picks) / max(1, len(run.schedule))
+        if callable(self.show):
             self.show(count, self.total)
+            return
+        of = "" if self.total is None else f" of {self.total:,}"
+        left = ""
+        if self.total and count:
+            seconds = (time.monotonic() - self.began) * (self.total - count) / count
+            left = f", {seconds:,.0f} s left"
+        end = "\n" if count == self.total else ""
+        print(f"\r{count:,.1f}{of} examples{left}   ", end=end, file=sys.stderr, flush=True)
 
 
 @lru_cache(maxsize=1)
