@@ -162,6 +162,7 @@ def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
     assert a.mask(0).shape == (0,)
     assert a.full_value == pytest.approx(float(value), rel=1e-12)
     assert gp.edge_columns(a).tolist() == []
+    assert a.importance.shape == (0,)
     a.save(tmp_path / "empty.gpig")
     assert gp.load(tmp_path / "empty.gpig").settings["node"] == 21
     assert "0 of 0" in repr(a)

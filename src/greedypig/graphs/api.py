@@ -13,11 +13,10 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.features import Features
 from ..core.methods import InRounds, as_method
 from ..core.numbers import check_count, whole
 from ..core.objective import Objective
-from ..core.run import Run
+from ..core.run import Notes, Run
 from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
@@ -105,12 +104,11 @@ def explain_edges(
         method = DegreeSampler(graph) if method == "degree" else as_method(method)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
-        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
-        run = EdgeRun(
-            model, edges, target, edges.objective(target), method, graph.features(), **search
-        )
-        run.edge_index = graph.edge_index
-        return run.result(checkpoint, progress)
+        search: dict[str, Any] = {"features": graph.features(), "k": k, "stop": stop, "seed": seed}
+        watch: Any = (resume, checkpoint, progress)
+        notes: Notes = {}, {"edge_index": graph.edge_index.int()}
+        g = edges.objective(target)
+        return _finished(model, edges, target, g, method, watch, notes, search, {})
 
 
 def explain_node(
@@ -192,16 +190,16 @@ def explain_node(
             fewer = f"{k:,} edges were asked for; only {features.count:,} are within {hops} steps."
             note = f"{note} {fewer}".strip()
         k = min(k or features.count, features.count) or None
-        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
-        g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
         ids = centres.tolist() if len(centres) > 1 else int(centres)
+        columns = around.columns[: around.reaching]
+        tensors = {"edge_index": indexed.edge_index[:, columns].int(), "edges": columns}
+        notes: Notes = {"note": note} if note else {}, tensors
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
-        run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
-        run.about = {"note": note} if note else {}
-        run.columns = around.columns[: around.reaching]
-        run.edge_index = indexed.edge_index[:, run.columns]
-        run.full_value = float(aim.value(whole_graph))
-        return run.result(checkpoint, progress)
+        search: dict[str, Any] = {"features": features, "k": k, "stop": stop, "seed": seed}
+        watch: Any = (resume, checkpoint, progress)
+        g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
+        a = _finished(model, edges, aim, g, method, watch, notes, search, settings)
+        return replace(a, full_value=float(aim.value(whole_graph)))
 
 
 def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
@@ -218,92 +216,58 @@ def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
     return a.attachments["edges"][places] if "node" in a.settings else places
 
 
-class EdgeRun(Run):
-    """A run over the edges of a graph.
+def _finished(
+    model: Callable[..., Any],
+    edges: EdgeModel,
+    target: NodeTarget,
+    objective: Objective,
+    method: Any,
+    watch: tuple[Any, Path | None, Callable[[Run], object] | None],
+    notes: Notes,
+    search: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> Attribution:
+    """The result of a run over the edges of a graph; warns where no edge matters.
 
-    model: what the caller gave, for the fingerprint. settings: further ones of the result.
-    search: k, stop and seed.
+    model: what the caller gave, for the fingerprint. watch: resume, checkpoint and progress.
+    search: features, k, stop and seed. notes, settings: further ones of the result.
     """
-
-    about: Mapping[str, Any] = {}
-    """Notes that every result carries, those of a checkpoint included."""
-    model: str | None = None
-    """What the model is called."""
-    edge_index: Tensor
-    """(2, values) source and target of the edges that the run is about."""
-    columns: Tensor | None = None
-    """The columns of edge_index that the run is about, where it is not about all of them."""
-    full_value: float | None = None
-    """G on the whole graph, where the run is not about all of its edges."""
-
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        edges: EdgeModel,
-        target: NodeTarget,
-        objective: Objective,
-        method: Any,
-        features: Features,
-        settings: Mapping[str, Any] | None = None,
-        *,
-        resume: Attribution | Path | None,
-        **search: Any,
-    ) -> None:
-        every = {
-            **(settings or {}),
-            "objective": target.name,
-            "normalisation": edges.normalisation,
-            "undirected": edges.graph.undirected,
-            "fast": edges.is_fast(target),
-        }
-        provenance = _provenance(model, edges, target)
-        self.model = model_name(model)
-        super().__init__(
-            objective,
-            method,
-            features=features,
-            settings=[every],
-            provenance=[provenance],
-            resume=saved_run(resume, provenance),
-            **search,
+    about, tensors = {"kind": "graph", "model": model_name(model), **notes[0]}, notes[1]
+    resume, checkpoint, progress = watch
+    every = {
+        **settings,
+        "objective": target.name,
+        "normalisation": edges.normalisation,
+        "undirected": edges.graph.undirected,
+        "fast": edges.is_fast(target),
+    }
+    provenance = _provenance(model, edges, target)
+    run = Run(
+        objective,
+        method,
+        settings=[every],
+        provenance=[provenance],
+        notes=lambda _: (about, tensors),
+        resume=saved_run(resume, provenance),
+        **search,
+    )
+    run.finish(checkpoint, progress)
+    a = run.results()[0]
+    if a.gradients_used and not a.feature_scores.any():
+        warnings.warn(
+            "Every score is 0: no edge changes the objective, and the order has no meaning. "
+            "Check edge_weight, nodes= and whether the model uses its edge_weight.",
+            UserWarning,
+            stacklevel=levels_to_caller(),
         )
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result, with its notes."""
-        about = {"kind": "graph", "model": self.model, **self.about}
-        tensors = {"edge_index": self.edge_index.int()}
-        if self.columns is not None:
-            tensors["edges"] = self.columns
-        results = super().results(measure=measure)
-        if measure and self.full_value is not None:
-            results = [replace(a, full_value=self.full_value) for a in results]
-        return [a.with_notes(about, **tensors) for a in results]
-
-    def result(
-        self, checkpoint: Path | None, progress: Callable[[Run], object] | None
-    ) -> Attribution:
-        """The result after all rounds; warns where no edge matters."""
-        self.finish(checkpoint, progress)
-        a = self.results()[0]
-        if a.gradients_used and not a.feature_scores.any():
-            warnings.warn(
-                "Every score is 0: no edge changes the objective, and the order has no meaning. "
-                "Check edge_weight, nodes= and whether the model uses its edge_weight.",
-                UserWarning,
-                stacklevel=levels_to_caller(),
-            )
-        return a
+    return a
 
 
 def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget) -> dict[str, str]:
     """Versions, and digests of the model, the graph and what is asked of which nodes."""
     graph = edges.graph
     tensors = {"edge_index": graph.edge_index, "weight": graph.weight, "classes": target.classes}
-    if edges.x.layout == torch.strided:
-        tensors["x"] = edges.x
-    else:
-        coo = edges.x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        tensors |= {"x indices": coo.indices(), "x values": coo.values()}
+    tensors["x"] = edges.x
     if target.nodes is not None:
         tensors["nodes"] = target.nodes
     own = {"model": fingerprint(model), "input": digest(tensors, f"graph of {graph.nodes} nodes")}

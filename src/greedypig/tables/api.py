@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -124,14 +124,23 @@ def select_features(
     if (saved := saved_run(resume, provenance)) is not None:
         objective.paid |= {name: saved.about.get(name, 0) for name in objective.paid}
     settings = {"loss": loss_name, "budget": whole(budget), "sample": sample, "baseline": described}
-    search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": saved}
-    settled: dict[str, Any] = {"settings": [settings], "provenance": [provenance]}
-    run = ColumnRun(objective, method, features=features, **settled, **search)
-    run.paid, run.model = objective.paid, model_name(model)
-    if group.first:
+    about: dict[str, Any] = {"kind": "table", "model": model_name(model)}
+    if group.first and concerns:
+        about["warnings"] = concerns
         for concern in concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
-        run.concerns = concerns
+    run = Run(
+        objective,
+        method,
+        features=features,
+        k=k,
+        stop=stop,
+        seed=seed,
+        settings=[settings],
+        provenance=[provenance],
+        notes=lambda _: (about | objective.paid, {}),
+        resume=saved,
+    )
     run.finish(checkpoint if group.first else None, progress)
     a = run.results()[0]
     if valid is None:
@@ -139,23 +148,6 @@ def select_features(
     with torch.inference_mode(False):
         judged = feed(valid, seed, ALONE).sample(JUDGED)  # Every process reads them all.
         return a.with_notes({"held_out": held_out(network, judged, a.order.tolist(), a.selected)})
-
-
-class ColumnRun(Run):
-    """A run over the columns of a table; its results carry what was spent and warned of."""
-
-    concerns: Sequence[str] = ()
-    model: str | None = None
-    """What the model is called."""
-    paid: Mapping[str, int] = {}
-    """Batches and rows of gradients, those before a resumed run included."""
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result, with its notes."""
-        about: dict[str, Any] = {"kind": "table", "model": self.model, **self.paid}
-        if self.concerns:
-            about["warnings"] = list(self.concerns)
-        return [a.with_notes(about) for a in super().results(measure=measure)]
 
 
 def _input(network: Network, source: Feed) -> str:

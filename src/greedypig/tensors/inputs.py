@@ -112,7 +112,7 @@ class Model:
         self.plain = freeze(model)
         self.fast: Frozen | None = None
         self.fingerprint = fingerprint(model)
-        """What the model computes, told apart from others."""
+        """A digest of what the model computes."""
 
     @property
     def network(self) -> Frozen:

@@ -17,7 +17,7 @@ from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
 from ..core.methods import as_method
 from ..core.run import ALL, Run
-from ..core.stopping import Stop, as_stop
+from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest
 from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_TEXTS
@@ -34,8 +34,8 @@ REACH = 0.95
 """A set is enough where G(S) has risen by this share of the way from nothing to everything."""
 POINTS = 8
 """Sets of the best features that are measured once more, besides the set that is enough."""
-TWINS, LARGEST = 3, 4
-"""Features that are tried as twins of selected ones, and the largest set they are tried in."""
+TWINS, LARGEST = 2, 3
+"""Features that are tried as twins of a selected one, and selected ones that they are tried for."""
 
 
 def explain_text(
@@ -94,7 +94,21 @@ def explain_text(
         if method is None and stop is None and k is None and problem.rise > 0:
             rule = Stop(value=problem.bar(REACH))
         saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
-        run = TextRun(problem, chosen, k=k, stop=as_stop(rule), seed=seed, resume=saved)
+        provenance = problem.provenance()
+        run = Run(
+            problem.objective,
+            chosen,
+            features=Elements(problem.objective.n, prompt.names),
+            k=k,
+            stop=rule,
+            seed=seed,
+            settings=[problem.settings],
+            provenance=[provenance],
+            notes=lambda _: (problem.facts, {}),
+            resume=saved_run(saved, provenance),
+        )
+        ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
+        run.values |= {0: ends[0], ALL: ends[1]}
         run.finish(checkpoint, progress)
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
@@ -240,29 +254,6 @@ class TextProblem:
         )
 
 
-class TextRun(Run):
-    """A run over the features of one text. Its results carry the text."""
-
-    def __init__(self, problem: TextProblem, method: Any, *, resume: Any, **search: Any) -> None:
-        self.problem = problem
-        provenance = problem.provenance()
-        super().__init__(
-            problem.objective,
-            method,
-            features=Elements(problem.objective.n, problem.prompt.names),
-            settings=[problem.settings],
-            provenance=[provenance],
-            resume=saved_run(resume, provenance),
-            **search,
-        )
-        ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
-        self.values |= {0: ends[0], ALL: ends[1]}
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result, with the text."""
-        return [a.with_notes(self.problem.facts) for a in super().results(measure=measure)]
-
-
 def verified(a: Attribution, problem: TextProblem) -> Attribution:
     """The result with what was measured at its sets: only they present, really deleted, and
     without them; the smallest set that is enough; and features that say the same."""
@@ -290,27 +281,34 @@ def _counts(n: int) -> list[int]:
 
 
 def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]:
-    """[feature, selected feature] where the first can take the second's place in the set.
+    """[feature, selected feature that says the same].
 
-    Tried are the features outside of the set with the highest scores of the first round, in which
-    features that say the same still share theirs.
+    Feature j says the same as i, which was selected after P, if it does much of what i does,
+    G(P + j) − G(P) ≥ 1/4 · (G(P + i) − G(P)), and little more beside it,
+    G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). Tried are the features with the highest
+    scores of the first round, in which those that say the same still share their score.
     """
-    chosen = a.order[:enough].tolist()
-    if enough > LARGEST or a.first_scores is None:
+    order, first = a.order.tolist(), a.first_scores
+    if first is None:
         return []
-    best = torch.argsort(a.first_scores, descending=True, stable=True).tolist()
-    others = [i for i in best if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
-    if not others:
-        return []
-    lacking = [[i for i in chosen if i != out] for out in chosen]
-    values = problem.values([chosen, *lacking, *([*rest, j] for rest in lacking for j in others)])
-    whole, without, swapped = values[0], values[1 : 1 + enough], values[1 + enough :]
+    best = torch.argsort(first, descending=True, stable=True).tolist()
+    trials = []
+    for place in range(min(enough, LARGEST)):
+        before, i = order[:place], order[place]
+        others = [j for j in best if j not in order[: place + 1] and float(first[j]) > 0]
+        trials += [(before, i, j) for j in others[:TWINS]]
+    sets = [[*p, *more] for p, i, j in trials for more in ((), (i,), (j,), (i, j))]
+    values = problem.values(sets) if sets else []
     twins = []
-    for place, (out, bare) in enumerate(zip(chosen, without, strict=True)):
-        lost = whole - bare
-        for j, value in zip(others, swapped[place * len(others) :], strict=False):
-            if lost > 0.2 * problem.rise and value - bare >= 0.8 * lost:
-                twins.append([j, out])
+    for (_, i, j), place in zip(trials, range(0, len(values), 4), strict=True):
+        bare, with_i, with_j, both = values[place : place + 4]
+        matters = with_i - bare > 0.2 * problem.rise
+        if (
+            matters
+            and with_j - bare >= (with_i - bare) / 4
+            and both - with_i <= (with_j - bare) / 2
+        ):
+            twins.append([j, i])
     return twins
 
 
