@@ -155,7 +155,7 @@ def select(parser: argparse.ArgumentParser) -> None:
 def _ks(text: str) -> tuple[int, ...]:
     """The type of --k."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(sorted({options.whole(part) for part in parts}))
+    return tuple(sorted({options.whole(part) for part in parts or [text]}))
 
 
 def _methods(text: str) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ def _share(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise options.wrong("a share above 0 and up to 1", text)
+    raise options.wrong("a share above 0 and up to 1, such as 0.5", text)
 
 
 def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, steps: str) -> None:
@@ -243,7 +243,9 @@ Explain a graph network's prediction for one node by a connected subgraph of its
 the probability of its class after each edge, and the same for random subgraphs. Writes the result,
 a drawing and a page.
 
-The paper's network is trained first (or use --model and --weights). A graph is graph.npz, tensors
+The paper's network is trained first (or use --model and --weights). Objective log-probability is
+that of the predicted class; log-likelihood matches the probabilities of all classes, and is the
+default for models that weights do not remove edges from (attention). A graph is graph.npz, tensors
 as .pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
 EXPLAIN_NODE_EXAMPLES = """\
   greedypig explain-node graph.npz --node 42 --k 20
