@@ -157,7 +157,7 @@ def select(parser: argparse.ArgumentParser) -> None:
 def _ks(text: str) -> tuple[int, ...]:
     """The type of --k."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(sorted({options.whole(part) for part in parts}))
+    return tuple(sorted({options.whole(part) for part in parts or [text]}))
 
 
 def _methods(text: str) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def _share(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise options.wrong("a share above 0 and up to 1", text)
+    raise options.wrong("a share above 0 and up to 1, such as 0.5", text)
 
 
 def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, steps: str) -> None:
@@ -245,7 +245,9 @@ Explain a graph network's prediction for one node by a connected subgraph of its
 the probability of its class after each edge, and the same for random subgraphs. Writes the result,
 a drawing and a page.
 
-The paper's network is trained first (or use --model and --weights). A graph is graph.npz, tensors
+The paper's network is trained first (or use --model and --weights). Objective log-probability is
+that of the predicted class; log-likelihood matches the probabilities of all classes, and is the
+default for models that weights do not remove edges from (attention). A graph is graph.npz, tensors
 as .pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
 EXPLAIN_NODE_EXAMPLES = """\
   greedypig explain-node graph.npz --node 42 --k 20
@@ -312,17 +314,17 @@ TEXT_RARE = frozenset(
 def explain_text(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `greedypig explain-text`."""
     add = options.group(parser, "input").add_argument
-    words = "a text, a file of one, a chat as .json, or - for standard input"
+    words = "a text, a file, a chat as .json, or - (standard input)"
     add("texts", nargs="*", metavar="TEXT", help=words)
     words = "documents to answer from: files, or folders of text files"
     add("--context", nargs="+", metavar="PATH", help=words)
-    add("--question", metavar="TEXT", help="what to answer from the context")
+    add("--question", metavar="TEXT", help="to answer from the context; or give it as TEXT")
     add("--truncate", action="store_true", help="leave out what does not fit the model")
     add = options.group(parser, "model").add_argument
     words = f"a folder of transformers, or a name (default: {LANGUAGE} or {CLASSIFIER})"
     add("--model", metavar="NAME", help=words)
     add("--answer", metavar="TEXT", help="an answer to explain (default: the model's own)")
-    words = "explain this part of the answer: a text in it, or a sentence's number from 1"
+    words = "explain this text in the answer, or its Nth sentence"
     add("--part", metavar="TEXT|N", help=words)
     add("--per-sentence", action="store_true", help="explain each sentence of the answer by itself")
     add("--class", dest="class_", metavar="CLASS", help="class by number or name (default: top)")

@@ -36,7 +36,7 @@ The first two are areas under G over the share of features, best first: only the
 but these. Enough is the smallest number of best features that reaches the output."""
 LEVELS = 5
 """Strengths of a colour."""
-KNOWN = 0.1
+KNOWN = 0.05
 """An answer that gains no more than this share of its log-probability needs no context."""
 
 
@@ -268,7 +268,7 @@ class TextNotes:
         if len(self.only) < 2:
             return False
         bare, full = self.only[0], self.only[-1]
-        least = max(log(2), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
+        least = max(log(1.25), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
         return full - bare < least
 
     def cautions(self) -> list[str]:
