@@ -20,6 +20,7 @@ from ..core.objective import Objective
 from ..core.run import Run
 from ..core.scorers import Random
 from ..core.stopping import Stop
+from ..core.two_sided import both_sides, one_side, two_sided
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_EDGES, FOR_NODES
 from ..tensors.notes import model_name
@@ -60,7 +61,8 @@ def explain_edges(
     objective: the mean over nodes of "log-probability" (of the classes that the model predicts
         in the full graph), "softmax" (the probability of those), "log-likelihood" (the paper's
         Eq. 5: expected under the full graph's probabilities), "label-loss" (log-probability of
-        `labels`), or a callable from logits to a number.
+        `labels`), or a callable from logits to a number. gp.two_sided(…) of any of these asks for
+        necessity beside sufficiency.
     nodes: ids or a mask of the nodes that count; None for all.
     undirected: both directions of a pair are one feature; None looks whether the graph is
         symmetric.
@@ -99,9 +101,9 @@ def explain_edges(
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
-        run = EdgeRun(
-            model, edges, target, edges.objective(target), method, graph.features(), **search
-        )
+        g = edges.objective(target)
+        g = both_sides(g) if target.both else g
+        run = EdgeRun(model, edges, target, g, method, graph.features(), **search)
         run.edge_index = graph.edge_index
         return run.result(checkpoint, progress)
 
@@ -162,8 +164,9 @@ def explain_node(
         centres = node_ids(node, indexed.nodes, x.device)
         place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
         around, edges, hops, note = place.view(hops, normalisation)
-        if objective is None:
-            objective = "log-likelihood" if target is None else "log-probability"
+        if target is None and one_side(objective)[0] is None:
+            both = one_side(objective)[1]
+            objective = two_sided("log-likelihood") if both else "log-likelihood"
         aim = NodeTarget(objective, edges.logits(), nodes=around.centres, target=target)
         removing = edges.normalisation == "recomputed" and around.reaching > 0
         features = around.candidates().features()
@@ -176,7 +179,7 @@ def explain_node(
             note = f"{note} {fewer}".strip()
         k = min(k or features.count, features.count) or None
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
-        g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
+        g = NodeObjective.of(edges.objective(aim), around.reaching, removing, aim.both)
         ids = centres.tolist() if len(centres) > 1 else int(centres)
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
         run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
@@ -231,7 +234,7 @@ class EdgeRun(Run):
     ) -> None:
         every = {
             **(settings or {}),
-            "objective": target.name,
+            "objective": target.title,
             "normalisation": edges.normalisation,
             "undirected": edges.graph.undirected,
             "fast": edges.is_fast(target),

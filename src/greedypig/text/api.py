@@ -17,6 +17,7 @@ from ..core.features import Elements
 from ..core.methods import as_method
 from ..core.run import Run
 from ..core.stopping import Stop, as_stop
+from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_TEXTS
@@ -75,6 +76,7 @@ def explain_text(
         the part of the answer to explain: a text in it, or the number of one of its sentences.
     objective: for classifiers as in `gp.explain`. For language models "log-probability" of the
         answer, or a callable from its tokens' log-probabilities (m, tokens) to one number a row.
+        gp.two_sided(…) of any of these asks for necessity beside sufficiency.
     absent: "masked" (no other token sees the feature's tokens), "embedding", "mask-embedding",
         "pad-embedding", "zero-embedding", "mean-embedding", or "deleted" (no gradients).
     method: None (rounds of 8 nodes that crowd at 0, until the output is reached), a name, also
@@ -123,6 +125,7 @@ class TextProblem:
             "absent": absent,
         }
         self._check_length()
+        objective, both = one_side(objective)
         if model.kind == "classifier":
             measure, removing = (
                 self._class(answer, target, objective),
@@ -133,7 +136,10 @@ class TextProblem:
         self.objective = TextObjective(
             model, prompt, self.answer, measure, absent, removing=removing
         )
-        ends = self.objective.values(present([(), range(self.objective.n)], self.objective.n))
+        self.settings["objective"] = title(self.settings["objective"], both)
+        self.maximised = both_sides(self.objective) if both else self.objective
+        """The objective of the run; `objective` is its g, by which results are checked."""
+        ends = self.maximised.values(present([(), range(self.objective.n)], self.objective.n))
         self.empty, self.full = ends[0].tolist()
 
     @property
@@ -246,7 +252,7 @@ class TextRun(Run):
         self.problem = problem
         provenance = problem.provenance()
         super().__init__(
-            problem.objective,
+            problem.maximised,
             method,
             features=Elements(problem.objective.n, problem.prompt.names),
             settings=[problem.settings],
@@ -300,11 +306,12 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     lacking = [[i for i in chosen if i != out] for out in chosen]
     values = problem.values([chosen, *lacking, *([*rest, j] for rest in lacking for j in others)])
     whole, without, swapped = values[0], values[1 : 1 + enough], values[1 + enough :]
-    twins = []
+    empty, full = problem.values([(), range(problem.objective.n)])
+    twins, rise = [], full - empty
     for place, (out, bare) in enumerate(zip(chosen, without, strict=True)):
         lost = whole - bare
         for j, value in zip(others, swapped[place * len(others) :], strict=False):
-            if lost > 0.2 * problem.rise and value - bare >= 0.8 * lost:
+            if lost > 0.2 * rise and value - bare >= 0.8 * lost:
                 twins.append([j, out])
     return twins
 
