@@ -9,7 +9,6 @@ the two-sided objective takes both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -61,14 +60,10 @@ def title(name: str, both: bool) -> str:
 
 def both_sides(objective: Objective) -> Any:
     """The two-sided objective of an objective of any kind; of the same kind otherwise."""
-    other = object.__new__(_class(type(objective)))
+    kind = type(objective)
+    other: Any = object.__new__(type(f"TwoSided{kind.__name__}", (BothSides, kind), {}))
     other.__dict__.update(objective.__dict__)
     return other
-
-
-@cache
-def _class(kind: type[Objective]) -> type[Any]:
-    return type(f"TwoSided{kind.__name__}", (BothSides, kind), {})
 
 
 class BothSides(Objective):
@@ -84,8 +79,8 @@ class BothSides(Objective):
         """(b, s, n) masks → (b, s)."""
         masks, count = masks.to(self.end), masks.shape[1]
         every = torch.cat([masks, 1 - masks, torch.ones_like(masks[:, :1])], 1)
-        alone, without, full = super().values(every).split([count, count, 1], 1)
-        return alone + full - without
+        values = super().values(every)
+        return values[:, :count] + values[:, -1:] - values[:, count:-1]
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(b, s, n) masks, (s,) weights → (b, n)."""

@@ -10,7 +10,8 @@
 - Edges in PyG's Explainer: the same path, 5 rounds that rank all edges, for 100 gradients.
 - Columns of a table: one column a round, 5 midpoints. There are few features, and copies must not
   be taken together.
-- Features of a text: 6 geometric rounds of 8 nodes that crowd at 0, where attention is steep.
+- Features of a text: 6 geometric rounds of 8 nodes that crowd at 0, where attention is steep; for
+  a two-sided objective, where both ends of the path are steep, at both.
 - Anything else: `GreedyPIG()`, 20 geometric rounds of 5 midpoints. Algorithm 1 for 100 gradients.
 """
 
@@ -39,6 +40,7 @@ FOR_EDGES = GreedyPIG(rounds=33, steps=3, rule="gauss-radau", ratio=20.0)
 FOR_NODES = GreedyPIG(per_round=1, steps=20, rule="gauss-legendre")
 FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
 FOR_TEXTS = GreedyPIG(rounds=6, steps=8, rule="cubic")
+FOR_BOTH_SIDES_OF_TEXTS = replace(FOR_TEXTS, rule="smoothstep")
 FOR_COLUMNS = GreedyPIG(per_round=1, steps=5, schedule="equal")
 
 

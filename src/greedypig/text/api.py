@@ -21,7 +21,7 @@ from ..core.stopping import Stop, as_stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.text_notes import TextNotes
-from ..tensors.methods import FOR_TEXTS
+from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
 from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
@@ -91,10 +91,11 @@ def explain_text(
         text_model = models.load(model, tokenizer)
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
-        chosen = FOR_TEXTS if method is None else as_method(method)
+        default = FOR_TEXTS if problem.maximised.sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
+        chosen = default if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
-            rule = Stop(value=problem.bar(REACH))
+            rule = Stop(value=problem.bar(REACH * problem.maximised.sides))
         saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
         run = TextRun(problem, chosen, k=k, stop=as_stop(rule), seed=seed, resume=saved)
         run.finish(checkpoint, progress)
@@ -114,6 +115,7 @@ class TextProblem:
         objective: Any,
         absent: str,
     ) -> None:
+        objective, both = one_side(objective)
         self.model, self.prompt, self.given = model, prompt, objective
         self.answer: Answer | None = None
         self.settings: dict[str, Any] = {"absent": absent, "features": prompt.features}
@@ -126,7 +128,6 @@ class TextProblem:
             "absent": absent,
         }
         self._check_length()
-        objective, both = one_side(objective)
         if model.kind == "classifier":
             measure, removing = (
                 self._class(answer, target, objective),
@@ -139,8 +140,9 @@ class TextProblem:
         )
         self.settings["objective"] = title(self.settings["objective"], both)
         self.maximised = both_sides(self.objective) if both else self.objective
-        """The objective of the run; `objective` is its g, by which results are checked."""
-        ends = self.maximised.values(present([(), range(self.objective.n)], self.objective.n))
+        """The objective of the run. Results are checked by `objective`, its g: of two sides
+        G(nothing) = g(nothing), and G(everything) is twice as far from it."""
+        ends = self.objective.values(present([(), range(self.objective.n)], self.objective.n))
         self.empty, self.full = ends[0].tolist()
 
     @property
@@ -261,7 +263,8 @@ class TextRun(Run):
             resume=saved_run(resume, provenance),
             **search,
         )
-        ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
+        full = problem.bar(problem.maximised.sides)
+        ends = torch.tensor([[problem.empty], [full]], dtype=torch.float64)
         self.values |= {0: ends[0], ALL: ends[1]}
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
@@ -311,12 +314,11 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     lacking = [[i for i in chosen if i != out] for out in chosen]
     values = problem.values([chosen, *lacking, *([*rest, j] for rest in lacking for j in others)])
     whole, without, swapped = values[0], values[1 : 1 + enough], values[1 + enough :]
-    empty, full = problem.values([(), range(problem.objective.n)])
-    twins, rise = [], full - empty
+    twins = []
     for place, (out, bare) in enumerate(zip(chosen, without, strict=True)):
         lost = whole - bare
         for j, value in zip(others, swapped[place * len(others) :], strict=False):
-            if lost > 0.2 * rise and value - bare >= 0.8 * lost:
+            if lost > 0.2 * problem.rise and value - bare >= 0.8 * lost:
                 twins.append([j, out])
     return twins
 
