@@ -1,9 +1,9 @@
 """Feature selection on tables: rows per second, as ratios against bounds of the same run.
 
-    python benchmarks/tables.py            every table (a few minutes on one core)
-    python benchmarks/tables.py --write    also put them into benchmarks/RESULTS-tables.md
-    python benchmarks/tables.py --only parquet      one of its parts (--write: into its place)
-    python benchmarks/tables.py --only conditional
+    python -m benchmarks.tables            every table (a few minutes on one core)
+    python -m benchmarks.tables --write    also put them into benchmarks/RESULTS-tables.md
+    python -m benchmarks.tables --only parquet      one of its parts (--write: into its place)
+    python -m benchmarks.tables --only conditional
 
 The paper's network (13 numbers, 26 categories, embeddings of 8, 768-256-128) on generated rows with
 random weights: time does not depend on either. One thread. A row at one point of a path counts as
@@ -138,7 +138,7 @@ def read_from(model: nn.Module, batches: Any, steps: int) -> Callable[[], int]:
 
     def run() -> int:
         before, number = objective.paid["gradient_rows"], next(rounds)
-        scorer(objective.at(number), some[number % len(some)].unsqueeze(0))
+        scorer(objective.changed(round=number), some[number % len(some)].unsqueeze(0))
         return objective.paid["gradient_rows"] - before
 
     return run

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from greedypig.cli import options, outputs
+from greedypig.cli.commands import Command
 from greedypig.cli.failures import DONE, FAILED, Stopped, UsageError
 from greedypig.cli.main import command_parser, run_program
 from greedypig.cli.terminal import Terminal
@@ -103,7 +104,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser with the options of the reproductions that the words name."""
     what = next((word for word in words if word in (*REPRODUCTIONS, ALL)), None)
-    # With photos of one's own, `all` is all that is about photos.
+    # With --photos, `all` is every reproduction about photos.
     every = list(PHOTOS) if "--photos" in words else list(REPRODUCTIONS)
     chosen = every if what == ALL else [what] if what is not None else []
 
@@ -123,16 +124,13 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
         add("--resume", action=resume, default=True, help="keep what was measured before")
         options.add_hardware(parser, batch_size=False)
 
-    command: Any = Namespace(
-        DESCRIPTION=DESCRIPTION, EXAMPLES=EXAMPLES, configure=configure, run=run
-    )
-    return command_parser(PROGRAM, command)
+    return command_parser(PROGRAM, Command("", DESCRIPTION, EXAMPLES, configure), run)
 
 
 def run(args: Namespace, terminal: Terminal) -> int:
     """Run one reproduction or all, and print the tables."""
     with joined(args.device) as group:
-        if not group.first:  # One process speaks for all.
+        if not group.first:  # Only one process prints.
             terminal.follow()
         out = outputs.folder(Path(args.out))
         for name in args.chosen:

@@ -13,7 +13,6 @@ A set of columns is retrained once for each network and selection, whichever met
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,13 +35,12 @@ from greedypig.tables import (
     CRITEO,
     Batches,
     Effort,
-    Reading,
     Schema,
+    criteo_reading,
     new_network,
     open_table,
     survey,
 )
-from greedypig.tables import Table as Rows
 from greedypig.tables.retraining import retrain_on
 
 from .experiment import Experiment, Method, Record, Table, Task, mean_and_error
@@ -67,8 +65,6 @@ SHORT = {
 }
 ENOUGH = 3
 """Networks from which on the error is over networks."""
-MOST = 6
-"""Columns that are named for each of two methods."""
 Line = tuple[Method, str]
 """A method and its variant: what an absent column looks like, and perhaps TUNED. The variant of a
 method that uses no network is empty."""
@@ -177,7 +173,8 @@ class Study:
             path, label = assets_folder() / "tables" / known["file"], known["label"]
         table = open_table(path)
         self.table = table.without([c for c in known.get("drop", ()) if c in table.kinds])
-        self.survey = survey(self.table, label, reading_of(self.table))
+        reading = criteo_reading() if set(CRITEO) <= set(self.table.kinds) else None
+        self.survey = survey(self.table, label, reading)
         self.title = f"{title}, {self.survey.total:,} rows"
         self.names = self.survey.schema.names
         asked = args.k or settings["ks"]
@@ -355,15 +352,6 @@ class Study:
         return {"order": [self.names[i] for i in a.order.tolist()], "batches": batches}
 
 
-def reading_of(table: Rows) -> Reading:
-    """How columns with Criteo's names are read: counts by their logarithm, hashes as categories."""
-    counts = tuple(c for c in CRITEO[1:14] if c in table.kinds)
-    hashes = tuple(c for c in CRITEO[14:] if c in table.kinds)
-    if len(counts) + len(hashes) < len(table.kinds) - 1:
-        return Reading()
-    return Reading(categorical=hashes, numeric=counts, log=counts)
-
-
 # The table.
 
 
@@ -460,7 +448,7 @@ def differences(study: Study) -> Iterator[Record]:
 
 
 def difference(study: Study, mine: Line, yours: Line, k: int) -> Record:
-    """One method's loss less another's at k, and the columns that they differ in."""
+    """One method's loss less another's at k, and what is in the lists where the truth is known."""
     a, b = study.losses(mine, k), study.losses(yours, k)
     mean, error, number, over = estimate({key: a[key] - b[key] for key in a if key in b})
     interval = None if error is None else student(number - 1) * error
@@ -482,20 +470,12 @@ def difference(study: Study, mine: Line, yours: Line, k: int) -> Record:
         "over": over,
         "half_of_95": interval,
         "verdict": "the same columns" if same else verdict(one, other, mean, interval),
-        "one_only": only([(a, b) for a, b in tops]),
-        "other_only": only([(b, a) for a, b in tops]),
     }
     if (truth := study.truth) is not None:
         for side, each in zip(("one", "other"), zip(*tops, strict=True), strict=True):
             record[f"{side}_copies"] = fmean(truth.copies(top) for top in each)
             record[f"{side}_signal"] = fmean(truth.signal(top) for top in each)
     return record
-
-
-def only(tops: Sequence[tuple[list[str], list[str]]]) -> str:
-    """Columns that only the first of each pair has, the most frequent first."""
-    names = Counter(name for own, other in tops for name in own if name not in other)
-    return " ".join(name for name, _ in names.most_common(MOST))
 
 
 def in_words(title: str, records: Sequence[Mapping[str, Any]]) -> Iterator[str]:

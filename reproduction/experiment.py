@@ -33,7 +33,6 @@ from greedypig.tables.distributed import ALONE, Group
 from greedypig.tensors.methods import choose, within
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Record = dict[str, Any]
@@ -316,21 +315,3 @@ def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]
     if not values:
         return None, None
     return fmean(values), stdev(values) / sqrt(len(values)) if len(values) > 1 else None
-
-
-def new_figure(width: float, height: float, title: str = "") -> Figure:
-    """A figure that no global list holds on to, with a left-aligned title."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
-    return figure
-
-
-def label_axes(ax: Axes, title: str, x: str, y: str) -> None:
-    """A title and what the axes measure, over a light grid."""
-    ax.set_title(title, loc="left", fontsize=10)
-    ax.set_xlabel(x, fontsize=9)
-    ax.set_ylabel(y, fontsize=9)
-    ax.grid(True, alpha=0.3)
-    ax.spines[["top", "right"]].set_visible(False)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from greedypig import windows
@@ -26,8 +25,10 @@ from greedypig.core.methods import InRounds
 from greedypig.images import find_class
 from greedypig.metrics import information_curves
 from greedypig.metrics.ranking import counts_needed
+from greedypig.plots import canvas
+from greedypig.tensors.notes import levels
 
-from .experiment import Experiment, Method, Record, Table, Task, new_figure
+from .experiment import Experiment, Method, Record, Table, Task
 from .photos import Photo, Sample
 
 if TYPE_CHECKING:
@@ -222,19 +223,14 @@ def draw(sample: Sample, name: str, records: Mapping[Picture, Record]) -> Figure
         row.append((caption, torch.where(mask, x, gray)))
     across = max(map(len, rows.values()))
     title = HEADINGS[name].format(next(iter(records.values()))["kept"])
-    figure = new_figure(2.75 * across, 0.6 + 3.3 * len(rows), title)
+    figure = canvas.new_figure(2.75 * across, 0.6 + 3.3 * len(rows))
+    canvas.heading(figure, title, 11)
     axes = figure.subplots(len(rows), across, squeeze=False)
     for line, cells in zip(axes, rows.values(), strict=True):
         for ax in line:
             ax.set_axis_off()
         for ax, (caption, shown) in zip(line, cells, strict=False):
-            ax.imshow(pixels(sample, shown), interpolation_stage="rgba")
-            ax.set_title(caption, loc="left", fontsize=9)
+            pixels = levels(sample.model.to_pixels(shown), tuple(shown.shape)).numpy()
+            ax.imshow(pixels, interpolation_stage="rgba")
+            canvas.title(ax, caption)
     return figure
-
-
-def pixels(sample: Sample, x: Tensor) -> NDArray[np.uint8]:
-    """(h, w, 3) levels from 0 to 255 of an input."""
-    levels = sample.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
-    picture: NDArray[np.uint8] = levels.expand(3, -1, -1).permute(1, 2, 0).cpu().numpy()
-    return picture

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +23,10 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.models import TabularMLP
+from greedypig.plots import canvas
 from greedypig.results.wording import count
 
-from .experiment import (
-    Experiment,
-    Method,
-    Record,
-    Table,
-    Task,
-    label_axes,
-    mean_and_error,
-    new_figure,
-)
+from .experiment import Experiment, Method, Record, Table, Task, mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +76,7 @@ def reproduce(experiment: Experiment) -> None:
     table = Table(columns, rows, {f"t{t}": "{:.2f}" for t in settings["copies"]})
     experiment.csv("lemmas.csv", rows, "scene", without=("title",))
     experiment.csv("lemmas-lists.csv", [{**e, "top": " ".join(e["top"])} for e in lists])
-    experiment.csv("lemmas-identities.csv", map(asdict, checks))
+    experiment.csv("lemmas-identities.csv", checks)
     experiment.figure("lemmas.png", lambda: draw(settings, methods, lists, data))
     remarks = [
         f"Scikit-learn's diabetes table, {len(data.y)} rows, {len(data.names)} columns; "
@@ -93,7 +85,7 @@ def reproduce(experiment: Experiment) -> None:
         f"the columns in the list (all columns: {data.worth(range(len(data.names))):.3f}); in the "
         "planted scene it is the share of what all columns are worth."
     ]
-    remarks += [f"{c.lemma}: {c.statement} {c.number:.3g} ({c.comparison})." for c in checks]
+    remarks += ["{lemma}: {statement} {number:.3g} ({comparison}).".format(**c) for c in checks]
     experiment.page(table, remarks)
 
 
@@ -249,19 +241,12 @@ def train(
     )
 
 
-@dataclass(frozen=True)
-class Check:
-    """One statement of a lemma, as a number."""
-
-    lemma: str
-    statement: str
-    number: float
-    """How far apart the two sides are, or what the statement says."""
-    comparison: str
-    """What the number is to be compared with."""
+def check(lemma: str, statement: str, number: float, comparison: str) -> Record:
+    """One statement of a lemma as a number, and what the number is to be compared with."""
+    return {"lemma": lemma, "statement": statement, "number": number, "comparison": comparison}
 
 
-def redundancy(worth: Sequence[float]) -> list[Check]:
+def redundancy(worth: Sequence[float]) -> list[Record]:
     """Equal scores for copies; none for the others once one is selected."""
     g, n = planted(worth), len(worth)
 
@@ -274,13 +259,13 @@ def redundancy(worth: Sequence[float]) -> list[Check]:
     copies = torch.cat([scores[:1], scores[n:]])
     after = _ig(g_after, n + T)[n:]
     return [
-        Check(
+        check(
             "Feature redundancy",
             f"IG's scores of {T + 1} equal columns differ by at most",
             float(copies.max() - copies.min()),
             f"each is {float(copies.mean()):.3g}, their sum what one alone had",
         ),
-        Check(
+        check(
             "Feature redundancy",
             "once one is selected, the others' largest score is",
             float(after.abs().max()),
@@ -289,7 +274,7 @@ def redundancy(worth: Sequence[float]) -> list[Check]:
     ]
 
 
-def regression(data: Data) -> list[Check]:
+def regression(data: Data) -> list[Record]:
     """g(w) = −‖A(x ⊙ w) − b‖² at the least-squares x, on the table's own columns."""
     a, b = data.x.double(), data.y.double()
     x = torch.linalg.lstsq(a, b[:, None]).solution[:, 0]
@@ -305,13 +290,13 @@ def regression(data: Data) -> list[Check]:
     hessian = -2 * x[:, None] * (a.T @ a) * x
     bound = (hessian.sum(1) - hessian.diagonal()).abs() / 2
     return [
-        Check(
+        check(
             "Linear regression",
             "∫∇g(t·1) dt and x ⊙ Aᵀb differ by at most",
             float((scores - closed_form).abs().max()),
             f"the largest score is {float(closed_form.max()):.3g}",
         ),
-        Check(
+        check(
             "PIG and marginal gain",
             "a score misses the column's marginal gain by at most",
             float((scores - gains).abs().max()),
@@ -360,7 +345,8 @@ def draw(
     """A row for each scene: top lists of two methods, and what the lists are worth."""
     scenes = settings["scenes"]
     shown = [method for method in methods if method.name != "greedy"]
-    figure = new_figure(12, 0.6 + 2.55 * len(scenes), FIGURE_TITLE)
+    figure = canvas.new_figure(12, 0.6 + 2.55 * len(scenes))
+    canvas.heading(figure, FIGURE_TITLE, 11)
     axes = figure.subplots(len(scenes), len(shown) + 1, squeeze=False)
     for line, scene in zip(axes, scenes, strict=True):
         names, best = columns_of(settings, data, scene)
@@ -372,8 +358,8 @@ def draw(
                 if (each["scene"], each["network"], each["method"]) == wanted
             }
             draw_lists(ax, tops, names[best])
-            ax.set_title(method.title, loc="left", fontsize=10)
-        line[0].set_title(f"{scenes[scene]}\n{shown[0].title}", loc="left", fontsize=10)
+            canvas.title(ax, method.title)
+        canvas.title(line[0], f"{scenes[scene]}\n{shown[0].title}")
         for method, dash in zip(methods, ("-", "--", ":"), strict=False):
             means = [mean_of(lists, scene, method.name, "worth", t) for t in settings["copies"]]
             worth, errors = ([value or 0.0 for value in each] for each in zip(*means, strict=True))
@@ -381,10 +367,12 @@ def draw(
             line[-1].errorbar(places, worth, errors, None, dash, capsize=2, label=method.title)
         line[-1].set_xticks(range(len(settings["copies"])), map(str, settings["copies"]))
         quantity = "share of all" if scene == "planted" else "R²"
-        label_axes(line[-1], f"what the list is worth ({quantity})", "copies", "")
+        canvas.title(line[-1], f"what the list is worth ({quantity})")
+        canvas.labels(line[-1], "copies")
+        canvas.plain(line[-1])
     for ax in axes[2:, -1]:  # One scale for R², so that noise looks like noise.
         ax.sharey(axes[1][-1])
-    axes[0][-1].legend(fontsize=8, frameon=False)
+    axes[0][-1].legend(**canvas.KEY)
     return figure
 
 

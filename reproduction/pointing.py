@@ -95,14 +95,7 @@ def grids_of(sample: Sample, photos: Sequence[Photo]) -> Grids:
 def measure(sample: Sample, grids: Grids, k: int, item: tuple[int, Method]) -> Record:
     """Explain every class of a grid; the share of the top values in every cell."""
     grid, method = item
-    one = slice(grid, grid + 1)
-    board = replace(
-        grids,
-        pictures=grids.pictures[one],
-        classes=grids.classes[one],
-        sources=grids.sources[one],
-        confidences=grids.confidences[one],
-    )
+    board = replace(grids, pictures=grids.pictures[grid : grid + 1])
     runs = [
         sample.explain(grids.pictures[grid], target, method, sample.objectives[0])
         for target in grids.classes[grid].tolist()

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from greedypig.metrics import Curve, information_curves, median_curve, softmax_information_curve
+from greedypig.plots import canvas
 from greedypig.plots import curve as draw_curves
 from greedypig.results.wording import count, listed
 
-from .experiment import Experiment, Method, Record, Table, Task, label_axes, new_figure
+from .experiment import Experiment, Method, Record, Table, Task
 from .photos import Photo, Sample
 
 if TYPE_CHECKING:
@@ -239,13 +240,15 @@ def draw(lines: Sequence[Line], title: str) -> Figure:
     columns = list(dict.fromkeys(column for line in lines for column in line.medians))
     longest = max(len(line.title) for line in lines)
     wide = 5.1 + 0.06 * max(longest - 40, 0)  # A long legend squeezes its diagram.
-    figure = new_figure(wide * len(columns), 4.5 + 0.21 * len(lines), title)
+    figure = canvas.new_figure(wide * len(columns), 4.5 + 0.21 * len(lines))
+    canvas.heading(figure, title, 11)
     axes = figure.subplots(1, len(columns), squeeze=False)[0]
     for ax, column in zip(axes, columns, strict=True):
         draw_curves({line.title: line.medians[column] for line in lines}, ax=ax)
         ax.set_ylim(bottom=0)
         heading, quantity = PANELS[column]
-        label_axes(ax, heading, ax.get_xlabel(), quantity)
+        canvas.title(ax, heading)
+        canvas.labels(ax, ax.get_xlabel(), quantity)
     return figure
 
 

@@ -55,17 +55,17 @@ def test_every_name_is_its_own_method():
 
 def test_copies_have_equal_scores_and_none_once_one_is_selected():
     equal, after = redundancy(WORTH)
-    assert equal.number < 1e-12
-    assert after.number == 0
+    assert equal["number"] < 1e-12
+    assert after["number"] == 0
 
 
 def test_ig_of_linear_regression_is_x_times_a_transposed_b():
     closed, gap = regression(small())
-    assert closed.number < 1e-10
+    assert closed["number"] < 1e-10
     # The lemma's bound is attained where g is quadratic.
-    bound = float(gap.comparison.split("is ")[1].split(",")[0])
-    assert gap.number == pytest.approx(bound, rel=5e-3)
-    assert gap.number > 1
+    bound = float(gap["comparison"].split("is ")[1].split(",")[0])
+    assert gap["number"] == pytest.approx(bound, rel=5e-3)
+    assert gap["number"] > 1
 
 
 def test_worth_counts_a_column_once_and_is_that_of_least_squares():

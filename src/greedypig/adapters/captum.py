@@ -28,6 +28,7 @@ from ..core.two_sided import BothSides
 from ..network.frozen import freeze
 from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
+from ..tensors.methods import FOR_CAPTUM
 
 try:
     from captum._utils.common import (
@@ -81,11 +82,11 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         baselines: Any = None,
         target: Any = None,
         additional_forward_args: Any = None,
-        n_steps: int = 5,
+        n_steps: int = FOR_CAPTUM.steps,
         method: str = "gausslegendre",
         internal_batch_size: int | None = None,
         return_convergence_delta: bool = False,
-        n_rounds: int = 10,
+        n_rounds: int = FOR_CAPTUM.most_rounds,
     ) -> Any:
         """Attributions shaped like `inputs`, batch axis included.
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from ..graphs.api import explain_edges, explain_node
 from ..graphs.edge_model import NORMALISATIONS
 from ..graphs.edges import read_graph
 from ..network.frozen import freeze
-from ..tensors.methods import FOR_MESSAGES
+from ..tensors.methods import FOR_MESSAGES, FOR_SOME_MESSAGES
 
 try:
     from torch_geometric.explain import Explanation
@@ -49,8 +48,6 @@ except ImportError as error:
     ) from error
 
 log = logging.getLogger(__name__)
-MOST_ROUNDS = 33
-"""Rounds at most where k edges are asked for."""
 
 
 class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
@@ -92,7 +89,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
                 f"(got {normalisation!r})."
             )
         if method is None:
-            method = FOR_MESSAGES if k is None else replace(FOR_MESSAGES, rounds=MOST_ROUNDS)
+            method = FOR_MESSAGES if k is None else FOR_SOME_MESSAGES
         self.k, self.undirected, self.normalisation = k, undirected, normalisation
         self.search = {"method": method, "stop": stop, "seed": seed}
 

@@ -131,6 +131,8 @@ class Attribution:
         Picks of one round with equal scores share one value. What was never selected, and what had
         a score of 0, has 0. `contributions` says how much each feature gives.
         """
+        if not self.features.count:
+            return self.scores
         positions = self.shared_positions()[self._first_feature()].double()
         # Of overlapping features the last may have nothing left that is not taken.
         last = self.features.first_rank(self.order).max().clamp_min(1)
@@ -257,7 +259,7 @@ class Attribution:
     def names_of(self, indices: Sequence[int]) -> list[Any]:
         """What these features are called: by name, else where they lie, else by index.
 
-        A group that is no box is told by its index and the smallest box around it.
+        A group that is no box is called by its index and the smallest box around it.
         """
         features, shapes = self.features, self.layout.shapes
         if features.names is not None:
@@ -270,10 +272,10 @@ class Attribution:
             return list(indices)
         if isinstance(features, Groups):
             boxes = self.layout.boxes(features.ids.cpu(), features.count)
-            found = [boxes[i] for i in indices]
+            around = [boxes[i] for i in indices]
         else:
-            found = [self._box(i) for i in indices]
-        pairs = zip(indices, found, strict=True)
+            around = [self._box(i) for i in indices]
+        pairs = zip(indices, around, strict=True)
         return [box if exact else f"{i} in {box}" for i, (box, exact) in pairs]
 
     def _box(self, index: int) -> tuple[str, bool]:

@@ -177,9 +177,12 @@ class Objective:
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(b, s, n) masks → (b, s) values and (b, s, n) gradients with respect to the masks."""
-        pairs = [self._evaluate(self._place(part)) for part in self._parts(masks)]
-        gradients = [_mean(slopes * self.span.unsqueeze(2)) for _, slopes in pairs]
-        return torch.cat([value for value, _ in pairs], 1), torch.cat(gradients, 1)
+        values, gradients = [], []
+        for part in self._parts(masks):
+            value, slopes = self._evaluate(self._place(part))
+            values.append(value)
+            gradients.append(_mean(slopes * self.span.unsqueeze(2)))
+        return torch.cat(values, 1), torch.cat(gradients, 1)
 
     def point_gradients(self, points: Tensor, /) -> Tensor:
         """(b, s, n) points → (b, s, n): the function's gradients there, for paths that leave the

@@ -29,6 +29,8 @@ from .scorers import cost_of
 from .stopping import Stop, StopReason, as_stop
 
 MOST_SUBSETS = 20_000_000
+Notes = tuple[Mapping[str, Any], Mapping[str, Tensor]]
+"""Facts and tensors, as `Attribution.with_notes` takes them."""
 ALL = -1
 """Stands for the number of rounds after which everything would be selected."""
 
@@ -38,6 +40,7 @@ class Run:
 
     `results()[0]` is the result so far. The arguments are those of `maximize`. settings,
     provenance: what is recorded beside the method's knobs, one mapping for each of the b problems.
+    notes: from a problem to the facts and tensors that its result carries.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Run:
         seed: int = 0,
         settings: Sequence[Mapping[str, Any]] = (),
         provenance: Sequence[Mapping[str, Any]] = (),
+        notes: Callable[[int], Notes] = lambda problem: ({}, {}),
         resume: Attribution | None = None,
     ) -> None:
         seed = whole(seed)
@@ -71,6 +75,7 @@ class Run:
         own = describe(self.method) | {"rounds": len(self.schedule), "k": self.k, "seed": seed}
         self.settings = [dict(s) | own for s in settings or [{}] * b]
         self.provenance = [dict(p) for p in provenance or [{}] * b]
+        self.notes = notes
         self.reason = StopReason.RUNNING
         self.values: dict[int, Tensor] = {}
         """(b,) G(S) after so many rounds, where a stopping rule asked for it."""
@@ -144,7 +149,7 @@ class Run:
         # Are the scores integrals along the path to everything? `contributions` needs to know.
         integrals = getattr(self.scorer, "name", "") == "ig" and cost_of(self.scorer) > 1
         integrals = integrals and len(self.schedule) > 1
-        return [
+        results = [
             Attribution(
                 order=ranking[b],
                 selected=state.order.shape[1],
@@ -166,6 +171,8 @@ class Run:
             )
             for b in range(self.objective.b)
         ]
+        notes = map(self.notes, range(len(results)))
+        return [a.with_notes(n[0], **n[1]) for a, n in zip(results, notes, strict=True)]
 
     def _measure(self, values: dict[int, Tensor]) -> int:
         """Add G(S) after every round, and of everything under the key that is returned."""
@@ -283,6 +290,11 @@ def maximize(
     method: a name or an object; a callable (objective, mask) → scores is one-shot.
     k: how many features to select (default: all). stop: reasons to stop before.
     resume: a saved result of the same run, gone on with as if it had never stopped.
+
+    Examples:
+        >>> objective = gp.objective(lambda m: 3 * m[:, :2].amax(1) + m[:, 2], 3)
+        >>> gp.maximize(objective, gp.GreedyPIG(per_round=1)).order.tolist()
+        [0, 2, 1]
     """
     run = Run(objective, method, features=features, k=k, stop=stop, seed=seed, resume=resume)
     for _ in run:
@@ -296,6 +308,10 @@ def best_subset(
     """The best set of exactly k features by trying all, and its value; small n only.
 
     Equal values go to the set that comes first, by lower indices.
+
+    Examples:
+        >>> gp.best_subset(gp.objective(lambda m: 3 * m[:, :2].amax(1) + m[:, 2], 3), k=2)
+        ((0, 2), 4.0)
     """
     problem = as_objective(objective)
     features = features or Elements(problem.n)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -13,11 +13,10 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.features import Features
 from ..core.methods import InRounds, as_method
 from ..core.numbers import check_count, whole
 from ..core.objective import Objective
-from ..core.run import Run
+from ..core.run import Notes, Run
 from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, two_sided
@@ -74,6 +73,13 @@ def explain_edges(
         (drawn with probability ∝ (D_i D_j)^-½), or a method such as gp.GreedyPIG(rounds=20).
     k, stop, seed, resume, checkpoint: as in `explain`.
     progress: called with the run before its first round and after every one.
+
+    Examples:
+        >>> gcn, x = gp.models.GCN(8, 3), torch.randn(4, 8)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> a = gp.explain_edges(gcn, x, edge_index)
+        >>> edge_index[:, a.mask(2)].shape      # The best two pairs, in both directions.
+        torch.Size([2, 4])
     """
     check_checkpoint(checkpoint)
     with torch.inference_mode(False):
@@ -100,12 +106,12 @@ def explain_edges(
         method = DegreeSampler(graph) if method == "degree" else as_method(method)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
-        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
+        search: dict[str, Any] = {"features": graph.features(), "k": k, "stop": stop, "seed": seed}
+        watch: Any = (resume, checkpoint, progress)
+        notes: Notes = {}, {"edge_index": graph.edge_index.int()}
         g = edges.objective(target)
         g = both_sides(g) if target.both else g
-        run = EdgeRun(model, edges, target, g, method, graph.features(), **search)
-        run.edge_index = graph.edge_index
-        return run.result(checkpoint, progress)
+        return _finished(model, edges, target, g, method, watch, notes, search, {})
 
 
 def explain_node(
@@ -134,21 +140,29 @@ def explain_node(
     At most k features (pairs of nodes) are taken, each touching those taken before, from the edges
     whose messages reach the node in `hops` steps (None: as many as the model has layers). The
     result is about those edges alone: `edge_index[:, gp.edge_columns(a)]` are the edges that were
-    taken, in order. G(S) is the model's output on the whole graph with all edges but S removed.
-    about["note"] says where there are fewer than k edges, and where the model had to be run on the
-    whole graph. The result for a node that no edge reaches is empty.
+    taken, in order. G(S) is the model's output on the whole graph with all edges but S removed, and
+    full_value that on the whole graph itself. about["note"] says where there are fewer than k
+    edges, and where the model had to be run on the whole graph. The result for a node that no edge
+    reaches is empty.
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which saves sorting the
         edges for every node.
     node: its id; or the ids of several nodes, which are explained together.
     k: None takes all edges within reach.
-    target: the class to explain; None takes the model's output as it is.
-    objective: as in `explain_edges`. None takes "log-likelihood", which is highest where the
-        output is the same, not where it is surer; with a target, "log-probability".
+    target: the class to explain; None takes the predicted one.
+    objective: as in `explain_edges`. None takes "log-probability"; without a target and with
+        normalisation "kept", "log-likelihood", which finds more of the true edges there.
     connected: False takes the best edges within reach, whether they touch the others or not.
     method: None (one edge a round, 20 nodes of "gauss-legendre"), a name, or a method; "random"
         grows at random.
     The rest is as in `explain_edges`.
+
+    Examples:
+        >>> gcn, x = gp.models.GCN(8, 3), torch.randn(4, 8)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> a = gp.explain_node(gcn, x, edge_index, node=0, k=2)
+        >>> edge_index[:, gp.edge_columns(a)].shape      # In order of selection.
+        torch.Size([2, 4])
     """
     check_checkpoint(checkpoint)
     k, hops = whole(k), whole(hops)
@@ -164,10 +178,11 @@ def explain_node(
         centres = node_ids(node, indexed.nodes, x.device)
         place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
         around, edges, hops, note = place.view(hops, normalisation)
-        if target is None and one_side(objective)[0] is None:
-            both = one_side(objective)[1]
+        asked, both = one_side(objective)
+        if asked is None and edges.normalisation == "kept" and target is None:
             objective = two_sided("log-likelihood") if both else "log-likelihood"
-        aim = NodeTarget(objective, edges.logits(), nodes=around.centres, target=target)
+        whole_graph = edges.logits()
+        aim = NodeTarget(objective, whole_graph, nodes=around.centres, target=target)
         removing = edges.normalisation == "recomputed" and around.reaching > 0
         features = around.candidates().features()
         if not around.reaching:
@@ -175,18 +190,20 @@ def explain_node(
         elif connected:
             features = Growing(around, local=removing or isinstance(method, RandomGrowth))
         if k is not None and k > features.count > 0:
-            fewer = f"{k} edges were asked for; only {features.count} are within {hops} steps."
+            fewer = f"{k:,} edges were asked for; only {features.count:,} are within {hops} steps."
             note = f"{note} {fewer}".strip()
         k = min(k or features.count, features.count) or None
-        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
-        g = NodeObjective.of(edges.objective(aim), around.reaching, removing, aim.both)
         ids = centres.tolist() if len(centres) > 1 else int(centres)
+        columns = around.columns[: around.reaching]
+        tensors = {"edge_index": indexed.edge_index[:, columns].int(), "edges": columns}
+        notes: Notes = {"note": note} if note else {}, tensors
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
-        run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
-        run.about = {"note": note} if note else {}
-        run.columns = around.columns[: around.reaching]
-        run.edge_index = indexed.edge_index[:, run.columns]
-        return run.result(checkpoint, progress)
+        search: dict[str, Any] = {"features": features, "k": k, "stop": stop, "seed": seed}
+        watch: Any = (resume, checkpoint, progress)
+        g = NodeObjective.of(edges.objective(aim), around.reaching, removing, both)
+        a = _finished(model, edges, aim, g, method, watch, notes, search, settings)
+        full = float(aim.value(whole_graph))
+        return replace(a, full_value=full + both * (full - float(a.values[0])))
 
 
 def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
@@ -203,87 +220,58 @@ def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
     return a.attachments["edges"][places] if "node" in a.settings else places
 
 
-class EdgeRun(Run):
-    """A run over the edges of a graph.
+def _finished(
+    model: Callable[..., Any],
+    edges: EdgeModel,
+    target: NodeTarget,
+    objective: Objective,
+    method: Any,
+    watch: tuple[Any, Path | None, Callable[[Run], object] | None],
+    notes: Notes,
+    search: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> Attribution:
+    """The result of a run over the edges of a graph; warns where no edge matters.
 
-    model: what the caller gave, for the fingerprint. settings: further ones of the result.
-    search: k, stop and seed.
+    model: what the caller gave, for the fingerprint. watch: resume, checkpoint and progress.
+    search: features, k, stop and seed. notes, settings: further ones of the result.
     """
-
-    about: Mapping[str, Any] = {}
-    """Notes that every result carries, those of a checkpoint included."""
-    model: str | None = None
-    """What the model is called."""
-    edge_index: Tensor
-    """(2, values) source and target of the edges that the run is about."""
-    columns: Tensor | None = None
-    """The columns of edge_index that the run is about, where it is not about all of them."""
-
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        edges: EdgeModel,
-        target: NodeTarget,
-        objective: Objective,
-        method: Any,
-        features: Features,
-        settings: Mapping[str, Any] | None = None,
-        *,
-        resume: Attribution | Path | None,
-        **search: Any,
-    ) -> None:
-        every = {
-            **(settings or {}),
-            "objective": target.title,
-            "normalisation": edges.normalisation,
-            "undirected": edges.graph.undirected,
-            "fast": edges.is_fast(target),
-        }
-        provenance = _provenance(model, edges, target)
-        self.model = model_name(model)
-        super().__init__(
-            objective,
-            method,
-            features=features,
-            settings=[every],
-            provenance=[provenance],
-            resume=saved_run(resume, provenance),
-            **search,
+    about, tensors = {"kind": "graph", "model": model_name(model), **notes[0]}, notes[1]
+    resume, checkpoint, progress = watch
+    every = {
+        **settings,
+        "objective": target.title,
+        "normalisation": edges.normalisation,
+        "undirected": edges.graph.undirected,
+        "fast": edges.is_fast(target),
+    }
+    provenance = _provenance(model, edges, target)
+    run = Run(
+        objective,
+        method,
+        settings=[every],
+        provenance=[provenance],
+        notes=lambda _: (about, tensors),
+        resume=saved_run(resume, provenance),
+        **search,
+    )
+    run.finish(checkpoint, progress)
+    a = run.results()[0]
+    if a.gradients_used and not a.feature_scores.any():
+        warnings.warn(
+            "Every score is 0: no edge changes the objective, and the order has no meaning. "
+            "Check edge_weight, nodes= and whether the model uses its edge_weight.",
+            UserWarning,
+            stacklevel=levels_to_caller(),
         )
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result, with its notes."""
-        about = {"kind": "graph", "model": self.model, **self.about}
-        tensors = {"edge_index": self.edge_index.int()}
-        if self.columns is not None:
-            tensors["edges"] = self.columns
-        return [a.with_notes(about, **tensors) for a in super().results(measure=measure)]
-
-    def result(
-        self, checkpoint: Path | None, progress: Callable[[Run], object] | None
-    ) -> Attribution:
-        """The result after all rounds; warns where no edge matters."""
-        self.finish(checkpoint, progress)
-        a = self.results()[0]
-        if a.gradients_used and not a.feature_scores.any():
-            warnings.warn(
-                "Every score is 0: no edge changes the objective, and the order has no meaning. "
-                "Check edge_weight, nodes= and whether the model uses its edge_weight.",
-                UserWarning,
-                stacklevel=levels_to_caller(),
-            )
-        return a
+    return a
 
 
 def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget) -> dict[str, str]:
     """Versions, and digests of the model, the graph and what is asked of which nodes."""
     graph = edges.graph
     tensors = {"edge_index": graph.edge_index, "weight": graph.weight, "classes": target.classes}
-    if edges.x.layout == torch.strided:
-        tensors["x"] = edges.x
-    else:
-        coo = edges.x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        tensors |= {"x indices": coo.indices(), "x values": coo.values()}
+    tensors["x"] = edges.x
     if target.nodes is not None:
         tensors["nodes"] = target.nodes
     own = {"model": fingerprint(model), "input": digest(tensors, f"graph of {graph.nodes} nodes")}

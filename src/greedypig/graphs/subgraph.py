@@ -72,7 +72,7 @@ class Surroundings:
         """The part of the graph that the node's output depends on, the model on it, the steps to
         the furthest candidate, and a note, which may be empty.
 
-        Layers tell how far messages go, not whether a node also depends on all others at once, as
+        The layers say how far messages go, but a node may also depend on all others at once, as
         through a norm over all nodes. So the output on the part is compared with that on a wider
         one, with other nodes beside it; where they differ, the whole graph is taken.
         """

@@ -55,7 +55,7 @@ def generate(
     y = np.concatenate([np.arange(classes), rng.integers(classes, size=nodes - classes)])
     rng.shuffle(y)
     weights = (1 - rng.random(nodes)) ** (-1 / (exponent - 1))
-    # No node is expected to meet every other.
+    # No node is expected to have an edge to every other.
     weights = np.minimum(weights, np.sqrt(nodes) * weights.mean())
     pairs = _pairs(rng, weights, y, edges, homophily)
     centres = rng.standard_normal((classes, features), dtype=np.float32)

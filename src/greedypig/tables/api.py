@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -91,6 +91,13 @@ def select_features(
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     progress: called with the run before its first round and after every one.
+
+    Examples:
+        >>> rows = torch.randn(100, 3)
+        >>> model = lambda x: x[:, 0] + 3 * x[:, 2]
+        >>> a = gp.select_features(model, [(rows, model(rows))], loss="squared-error", k=2)
+        >>> a.top(2)
+        [2, 0]
     """
     if isinstance(method, str) and method == Permutation.name:
         method = Permutation()
@@ -126,15 +133,23 @@ def select_features(
         "sample": sample,
         "baseline": described,
     }
-    search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": saved}
-    settled: dict[str, Any] = {"settings": [settings], "provenance": [provenance]}
-    g = both_sides(objective) if both else objective
-    run = ColumnRun(g, method, features=features, **settled, **search)
-    run.paid, run.model = objective.paid, model_name(model)
-    if group.first:
+    about: dict[str, Any] = {"kind": "table", "model": model_name(model)}
+    if group.first and concerns:
+        about["warnings"] = concerns
         for concern in concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
-        run.concerns = concerns
+    run = Run(
+        both_sides(objective) if both else objective,
+        method,
+        features=features,
+        k=k,
+        stop=stop,
+        seed=seed,
+        settings=[settings],
+        provenance=[provenance],
+        notes=lambda _: (about | objective.paid, {}),
+        resume=saved,
+    )
     run.finish(checkpoint if group.first else None, progress)
     a = run.results()[0]
     if valid is None:
@@ -142,23 +157,6 @@ def select_features(
     with torch.inference_mode(False):
         judged = feed(valid, seed, ALONE).sample(JUDGED)  # Every process reads them all.
         return a.with_notes({"held_out": held_out(network, judged, a.order.tolist(), a.selected)})
-
-
-class ColumnRun(Run):
-    """A run over the columns of a table; its results carry what was spent and warned of."""
-
-    concerns: Sequence[str] = ()
-    model: str | None = None
-    """What the model is called."""
-    paid: Mapping[str, int] = {}
-    """Batches and rows of gradients, those before a resumed run included."""
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result, with its notes."""
-        about: dict[str, Any] = {"kind": "table", "model": self.model, **self.paid}
-        if self.concerns:
-            about["warnings"] = list(self.concerns)
-        return [a.with_notes(about) for a in super().results(measure=measure)]
 
 
 def _input(network: Network, source: Feed) -> str:

@@ -2,8 +2,8 @@
 
 The paper's network for click data (768, 256 and 128 hidden units, as in Yasuda et al. 2023). Every
 column has a gate between its input and the first layer, so that a set of columns can be switched
-off without retraining. The first layer is linear in the gates: `inputs`, `first` and `rest` show
-where, for code that wants to use it.
+off without retraining. The first layer is linear in the gates; `inputs`, `first` and `rest` are
+the parts before it, the layer itself, and the parts after it.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class TabularMLP(nn.Module):
                     self.table.weight[begin + size : begin + size + self.buckets].zero_()
 
     def start_at(self, shares: Sequence[float]) -> None:
-        """Let the answer be these shares of the classes wherever the rest is silent: the output's
-        bias is their log-odds (of the second, where there is one output) or logarithm."""
+        """Set the output's bias so that an input of zeros is predicted as these shares of the
+        classes: the log-odds of the second class for one output, else their logarithms."""
         p = torch.tensor(shares, dtype=torch.float64).clamp(min=1e-6)
         logits = p.log() if self.outputs > 1 else (p[1:] / (p.sum() - p[1:])).log()
         if len(logits) != self.outputs:

@@ -26,7 +26,7 @@ from ..network.fold import convolutional
 from . import baselines
 from .inputs import Example, Model
 from .methods import choose, refuse_knobs
-from .notes import ExampleRun, notes_of
+from .notes import notes_of
 from .pictures import picture_shape, pixels, tokens
 from .run import Folder, Progress, check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
@@ -93,6 +93,11 @@ def explain(
     batch_size: rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
+
+    Examples:
+        >>> a = gp.explain(lambda x: x.sum(1), torch.tensor([1.0, 3.0, 2.0]))
+        >>> a.order.tolist()
+        [1, 2, 0]
     """
     refuse_knobs(knobs, explain)
     check_checkpoint(checkpoint)
@@ -139,6 +144,11 @@ def explain_many(
     progress: True writes how many examples are done to standard error; or a function that is
         called with that number and the length of xs, None where it has none. The examples that
         are running count by their rounds.
+
+    Examples:
+        >>> xs = torch.tensor([[1.0, 3.0, 2.0], [6.0, 5.0, 4.0]])
+        >>> [a.order.tolist() for a in gp.explain_many(lambda x: x.sum(1), xs)]
+        [[1, 2, 0], [0, 1, 2]]
     """
     refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
@@ -193,7 +203,7 @@ def _stream(
         if saved is not None and folder is not None:
             yield folder.checked(done, saved, job.run([example], resume=saved))
             done += 1
-            meter.tell(done)
+            meter.report(done)
             continue
         most = most if group else job.side_by_side(example)
         group.append(example)
@@ -208,13 +218,13 @@ def _finish(
     try:
         run = job.run(group, labels=[f"input {first + i}" for i in range(len(group))])
         for _ in run:
-            meter.tell(first, run)
+            meter.report(first, run)
         check_not_flat(run)
         results = run.results()
         for i, a in enumerate(results, first):
             if folder is not None:
                 folder.save(i, a)
-        meter.tell(first + len(group))
+        meter.report(first + len(group))
     except Exception:
         if len(group) == 1:
             raise
@@ -275,7 +285,8 @@ class Job:
             "baseline": baselines.describe(self.baseline),
             "batch_size": whole(self.batch_size),
         }
-        run = ExampleRun(
+        notes = [notes_of(self.model, example) for example in examples]
+        return Run(
             objective,
             method,
             features=features,
@@ -284,10 +295,9 @@ class Job:
             seed=self.seed,
             settings=[settings | self.target.described(e.reference) for e in examples],
             provenance=provenance,
+            notes=notes.__getitem__,
             resume=saved_run(resume, provenance[0]),
         )
-        run.notes = [notes_of(self.model, example) for example in examples]
-        return run
 
     def side_by_side(self, example: Example) -> int:
         """How many examples like this share rounds: as many as fill a batch with their points."""
@@ -323,7 +333,7 @@ class Job:
 
 
 def check_not_flat(run: Run) -> None:
-    """Refuse an output that is the same whatever is there; warn of an order that tells nothing."""
+    """Refuse an output that does not depend on the features; warn of an order without meaning."""
     flat = ~run.state.first.any(1) if run.state.picks else run.state.taken.new_zeros(0)
     if not bool(flat.any()) or isinstance(run.scorer, Random | MarginalGains):
         return

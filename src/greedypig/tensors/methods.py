@@ -7,7 +7,9 @@
 - Edges of a graph: 33 rounds of 3 Gauss–Radau nodes. The gradient is steep near t = 0.
 - Edges around one node: one edge a round, 20 Gauss–Legendre nodes. Few edges decide, and 3 nodes
   do not resolve their path.
-- Edges in PyG's Explainer: the same path, 5 rounds that rank all edges, for 100 gradients.
+- Edges in PyG's Explainer: the same path, 5 rounds that rank all edges, for 100 gradients; to take
+  k of them, k rounds of which there are at most 33.
+- Rows in Captum's interface: 10 rounds of 5 Gauss–Legendre nodes, Captum's own rule.
 - Columns of a table: one column a round, 5 midpoints. There are few features, and copies must not
   be taken together.
 - Features of a text: 6 geometric rounds of 8 nodes that crowd at 0, where attention is steep; for
@@ -39,6 +41,8 @@ FEW_STEPS = 5
 FOR_EDGES = GreedyPIG(rounds=33, steps=3, rule="gauss-radau", ratio=20.0)
 FOR_NODES = GreedyPIG(per_round=1, steps=20, rule="gauss-legendre")
 FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
+FOR_SOME_MESSAGES = replace(FOR_MESSAGES, rounds=33)
+FOR_CAPTUM = GreedyPIG(rounds=10, steps=5, rule="gauss-legendre")
 FOR_TEXTS = GreedyPIG(rounds=6, steps=8, rule="cubic")
 FOR_BOTH_SIDES_OF_TEXTS = replace(FOR_TEXTS, rule="smoothstep")
 FOR_COLUMNS = GreedyPIG(per_round=1, steps=5, schedule="equal")

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.run import Run
+from ..core.run import Notes
 from .inputs import Example
 from .targets import levels_to_caller
 
@@ -24,24 +23,7 @@ PREDICTIONS = 5
 """The most probable classes that a result names."""
 
 
-class ExampleRun(Run):
-    """A run over examples of a model. Its results carry the notes of their examples."""
-
-    notes: Sequence[tuple[dict[str, Any], dict[str, Tensor]]] = ()
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result for each example, with its notes."""
-        return [
-            a.with_notes(facts, **tensors)
-            for a, (facts, tensors) in zip(
-                super().results(measure=measure), self.notes, strict=True
-            )
-        ]
-
-
-def notes_of(
-    model: Callable[..., Any], example: Example
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def notes_of(model: Callable[..., Any], example: Example) -> Notes:
     """Facts: the model's name; for a classifier the class, its probability and the most probable
     others. Tensors: the picture of the input and that of its baseline; else the input itself."""
     facts: dict[str, Any] = {"model": model_name(model)}
@@ -80,7 +62,7 @@ def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tenso
     if callable(own := getattr(model, "to_pixels", None)):
         try:
             with torch.no_grad():
-                return _levels(own(x), shape), _levels(own(absent), shape)
+                return levels(own(x), shape), levels(own(absent), shape)
         except Exception as error:  # An explanation does not depend on its picture.
             warnings.warn(
                 f"The model's to_pixels failed, so the picture shows the input's lowest value as "
@@ -93,7 +75,7 @@ def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tenso
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     x, absent = ((t - low) / max(high - low, 1e-30) for t in (x, absent))
-    return _levels(x, shape), _levels(absent, shape)
+    return levels(x, shape), levels(absent, shape)
 
 
 def class_names(model: Callable[..., Any], count: int) -> list[str]:
@@ -110,7 +92,8 @@ def model_name(model: Callable[..., Any]) -> str | None:
     return name if isinstance(name, str) and name != "<lambda>" else None
 
 
-def _levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
+def levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
+    """(height, width, 3) levels from 0 to 255 of the pixels of an input of this shape."""
     fits = isinstance(pixels, Tensor) and pixels.ndim == 3 and pixels.shape[0] in (1, 3)
     if not fits or pixels.shape[1:] not in (shape[1:], shape[:2]):
         got = tuple(pixels.shape) if isinstance(pixels, Tensor) else type(pixels).__name__
@@ -118,6 +101,6 @@ def _levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
             f"Expected the model's to_pixels to give a picture (1 or 3, height, width) in [0, 1] "
             f"for an input of shape {shape} (got {got})."
         )
-    levels = pixels.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
-    picture: Tensor = levels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+    whole = pixels.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
+    picture: Tensor = whole.expand(3, -1, -1).permute(1, 2, 0).cpu()
     return picture

@@ -82,13 +82,13 @@ class Folder:
 
 
 class Progress:
-    """Tells how many examples are done: a function of the caller's, a line on standard error, or
+    """Reports how many examples are done: a function of the caller's, a line on standard error, or
     nothing. The running examples count by their rounds."""
 
     def __init__(self, show: bool | Callable[[float, int | None], object], total: int | None):
         self.show, self.total, self.began = show, total, time.monotonic()
 
-    def tell(self, done: int, run: Run | None = None) -> None:
+    def report(self, done: int, run: Run | None = None) -> None:
         """So many examples are done, and so much of the run."""
         if self.show is False:
             return

@@ -17,7 +17,7 @@ from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
 from ..core.methods import as_method
 from ..core.run import ALL, Run
-from ..core.stopping import Stop, as_stop
+from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.text_notes import TextNotes
@@ -91,13 +91,28 @@ def explain_text(
         text_model = models.load(model, tokenizer)
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
-        default = FOR_TEXTS if problem.maximised.sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
+        sides = problem.maximised.sides
+        default = FOR_TEXTS if sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
         chosen = default if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
-            rule = Stop(value=problem.bar(REACH * problem.maximised.sides))
+            rule = Stop(value=problem.bar(REACH * sides))
         saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
-        run = TextRun(problem, chosen, k=k, stop=as_stop(rule), seed=seed, resume=saved)
+        provenance = problem.provenance()
+        run = Run(
+            problem.maximised,
+            chosen,
+            features=Elements(problem.objective.n, prompt.names),
+            k=k,
+            stop=rule,
+            seed=seed,
+            settings=[problem.settings],
+            provenance=[provenance],
+            notes=lambda _: (problem.facts, {}),
+            resume=saved_run(saved, provenance),
+        )
+        ends = torch.tensor([[problem.empty], [problem.bar(sides)]], dtype=torch.float64)
+        run.values |= {0: ends[0], ALL: ends[1]}
         run.finish(checkpoint, progress)
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
@@ -246,30 +261,6 @@ class TextProblem:
             f"The first {fits:,} of {len(self.prompt.spans):,} {names} fit. Try "
             "text=gp.truncate_text(model, text), which keeps whole sentences."
         )
-
-
-class TextRun(Run):
-    """A run over the features of one text. Its results carry the text."""
-
-    def __init__(self, problem: TextProblem, method: Any, *, resume: Any, **search: Any) -> None:
-        self.problem = problem
-        provenance = problem.provenance()
-        super().__init__(
-            problem.maximised,
-            method,
-            features=Elements(problem.objective.n, problem.prompt.names),
-            settings=[problem.settings],
-            provenance=[provenance],
-            resume=saved_run(resume, provenance),
-            **search,
-        )
-        full = problem.bar(problem.maximised.sides)
-        ends = torch.tensor([[problem.empty], [full]], dtype=torch.float64)
-        self.values |= {0: ends[0], ALL: ends[1]}
-
-    def results(self, *, measure: bool = True) -> list[Attribution]:
-        """One result, with the text."""
-        return [a.with_notes(self.problem.facts) for a in super().results(measure=measure)]
 
 
 def verified(a: Attribution, problem: TextProblem) -> Attribution:

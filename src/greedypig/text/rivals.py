@@ -19,7 +19,7 @@ from .gates import TextObjective
 
 @dataclass(frozen=True)
 class ContextCite:
-    """Weights of a Lasso over `ablations` random sets, in which each feature is present by chance."""
+    """Weights of a Lasso over `ablations` random sets, each of about half of the features."""
 
     ablations: int = 64
     penalty: float = 0.01
