@@ -142,7 +142,7 @@ class TextProblem:
             "unit": prompt.features,
             "absent": absent,
         }
-        self._check_length()
+        self._check_length(0 if model.kind == "classifier" else self._least_answer(answer))
         if model.kind == "classifier":
             measure, removing = (
                 self._class(answer, target, objective),
@@ -244,7 +244,12 @@ class TextProblem:
             return own
         return lambda logs: logs[:, said.explained].sum(1)
 
-    def _check_length(self, more: int = 0) -> None:
+    def _least_answer(self, answer: Any) -> int:
+        """Tokens that a language model's answer takes at least."""
+        given = answer if isinstance(answer, str) else ""
+        return max(1, len(self.model.tokenizer(given, add_special_tokens=False)["input_ids"]))
+
+    def _check_length(self, more: int) -> None:
         """Refuse a text that does not fit the model, and say how much of it would."""
         count, limit = len(self.prompt.ids(self.model)) + more, self.model.limit
         if count <= limit:
