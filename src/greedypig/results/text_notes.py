@@ -74,6 +74,7 @@ class TextNotes:
             return None
         notes = read(TextNotes, {**a.about, "answer_text": a.about.get("answer")}, "the notes")
         order, objective = tuple(a.order.tolist()), str(a.settings.get("objective", ""))
+        objective = objective.removeprefix("two-sided ")  # What was measured is its g.
         return replace(notes, order=order, objective=objective)
 
     @property
