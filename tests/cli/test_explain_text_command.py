@@ -23,10 +23,13 @@ QUICK = ("--steps", "2", "--rounds", "3")
 @pytest.fixture
 def saved(place):
     """Folders of a classifier and of a language model that chats, and a folder of documents."""
+    logging = pytest.importorskip("transformers").utils.logging
+    logging.disable_progress_bar()
     for name, kind in {"classifier": "bert", "speaker": "llama"}.items():
         model(kind).save_pretrained(place / name)
         words = tokenizer(classifier=kind == "bert", chat=kind == "llama")
         words.save_pretrained(place / name)
+    logging.enable_progress_bar()
     (place / "docs").mkdir()
     for name, text in DOCUMENTS.items():
         (place / "docs" / name).write_text(text + "\n")
@@ -216,6 +219,12 @@ def test_documents_that_do_not_fit_are_left_out_from_the_end(call, saved):
     )
     assert code == 0
     assert "of 12 did not fit the model and are left out" in " ".join(err.split())
+
+
+def test_two_sided_objectives(answer, saved):
+    ask = ("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences", "--objective")
+    assert answer(*ask, "two-sided")["settings"]["objective"] == "two-sided softmax"
+    assert answer(*ask, "two-sided:logit")["settings"]["objective"] == "two-sided logit"
 
 
 def test_names_in_the_help_are_those_of_the_library():

@@ -328,8 +328,8 @@ def explain_text(parser: argparse.ArgumentParser) -> None:
     add("--part", metavar="TEXT|N", help=words)
     add("--per-sentence", action="store_true", help="explain each sentence of the answer by itself")
     add("--class", dest="class_", metavar="CLASS", help="class by number or name (default: top)")
-    words = "what to maximise (default: softmax, or log-probability of an answer)"
-    add("--objective", metavar="NAME", help=words)
+    words = "what to maximise; two-sided[:NAME] asks for necessity too (default: softmax, or "
+    add("--objective", metavar="NAME", help=f"{words}log-probability of an answer)")
     words = f"how features are absent: {', '.join(TEXT_ABSENT)} (default: masked)"
     add("--absent", choices=TEXT_ABSENT, default="masked", metavar="NAME", help=words)
     add("--device", metavar="NAME", default="cpu", help="cpu, cuda, mps (default: cpu)")

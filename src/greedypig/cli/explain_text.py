@@ -19,6 +19,7 @@ import greedypig as gp
 from .. import report
 from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput
 from ..core.methods import as_method, with_knobs
+from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.text_notes import COLUMNS, TextNotes, compared, shortened
@@ -231,12 +232,17 @@ def _messages(content: str, path: Path) -> list[dict[str, str]]:
     return [{"role": str(m["role"]), "content": m["content"]} for m in messages]
 
 
+def _objective(text: str | None) -> Any:
+    """objective= for a word such as two-sided:softmax."""
+    name, _, other = (text or "").partition(":")
+    return gp.two_sided(other or None) if name == "two-sided" else text
+
+
 def _load(name: str, device: str) -> models.TextModel:
     """The model by name or folder; whatever is wrong is a wrong command."""
     with wrong_command():
         import transformers
 
-        transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
         loaded = models.load(name)
         place = options.device(device)
@@ -291,20 +297,32 @@ class Question:
         bar.label, self.terminal.subject = job.title, job.title if self.args.compare else ""
         bar.follow(job.session.share, 1)
 
+        spent: dict[str, float] = {}
+
         def made(saved: gp.Attribution | None) -> gp.Attribution:
             with warnings.catch_warnings():
                 # They are on the result, and are printed with it.
                 warnings.simplefilter("ignore", UserWarning)
-                a = self._explained(job, saved)
+                a = self._explained(job, saved, spent)
             if (reason := unranked(a)) is not None and not a.picks:
                 raise GreedyPigError(f"{reason} There is no result.")
-            return a if saved is not None and "command" in a.about else self._noted(a, job.source)
+            if saved is not None and "command" in a.about:
+                return a
+            return self._noted(a, job.source, search_seconds=spent.get("seconds", a.seconds))
 
         with wrong_command():
             return job.session.answer(made, f"Stopped at {job.title}.")
 
-    def _explained(self, job: Job, saved: gp.Attribution | None) -> gp.Attribution:
+    def _explained(
+        self, job: Job, saved: gp.Attribution | None, spent: dict[str, float]
+    ) -> gp.Attribution:
+        """The result; spent: is filled with the seconds of the search alone."""
         args, session = self.args, job.session
+
+        def progress(run: Run) -> None:
+            session(run)
+            spent["seconds"] = run.seconds
+
         text, context, question = self._asked(job.source)
         saves = session.result if saved is not None and session.result.exists() else session.partial
         target = job.part if self.answers else args.class_
@@ -319,14 +337,14 @@ class Question:
                 answer=job.answer,
                 features=args.features,
                 target=target,
-                objective=args.objective,
+                objective=_objective(args.objective),
                 absent=args.absent,
                 method=self._method(job.method),
                 k=args.k,
                 stop=None if args.budget is None else Stop(gradients=args.budget),
                 seed=args.seed,
                 checkpoint=session.partial if session.partial.exists() else saves,
-                progress=session,
+                progress=progress,
             )
         except BudgetTooSmall as error:
             raise UsageError(
@@ -372,14 +390,14 @@ class Question:
         part = self.args.part
         return int(part) - 1 if part is not None and part.isdecimal() else part
 
-    def _noted(self, a: gp.Attribution, source: Source) -> gp.Attribution:
+    def _noted(self, a: gp.Attribution, source: Source, **more: Any) -> gp.Attribution:
         """The result with the source's name, the command, and where the documents lie."""
         places, last = [], 0
         for name, text in zip(source.documents, source.context or (), strict=False):
             start = a.about["text"].find(text.strip(), last)
             last = start + len(text.strip())
             places.append([name, start, last])
-        facts = {"source": source.name, "command": self.terminal.command_line()}
+        facts = {"source": source.name, "command": self.terminal.command_line()} | more
         return a.with_notes(facts | ({"documents": places} if places else {}))
 
     def truncated(self, source: Source) -> Source:
@@ -480,7 +498,8 @@ def _head(terminal: Terminal, a: gp.Attribution, notes: TextNotes) -> None:
     said = "says" if notes.generated else "is to say"
     terminal.say(f"{source}: {notes.model} {said}", BOLD)
     start, end = notes.answer_span or (0, len(notes.answer_text))
-    text = styled(notes.answer_text[:start], DIM)
+    text = styled("")
+    text.append_text(styled(notes.answer_text[:start], DIM))
     text.append_text(styled(notes.answer_text[start:end], BOLD))
     text.append_text(styled(notes.answer_text[end:], DIM))
     terminal.text(text)

@@ -224,7 +224,7 @@ class Run:
 
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
-        cost = cost_of(self.scorer) * self.objective.lines
+        cost = cost_of(self.scorer) * self.objective.lines * self.objective.sides
         return cost or -(-self.gradients_used // max(1, len(self.state.picks)))
 
     def _gaining(self, state: State) -> State | None:

@@ -22,6 +22,7 @@ from ..core.attribution import Attribution, is_one_shot
 from ..core.layout import Layout
 from ..core.run import Run
 from ..core.stopping import Stop, StopReason
+from ..core.two_sided import one_side, title, two_sided
 from ..metrics.judges import check_judge
 from ..metrics.ranking import feature_order
 from ..results.picture import unranked
@@ -47,7 +48,7 @@ def explain_photo(
     model: str | ImageModel = "efficientnet-lite0",
     *,
     target: int | str | None = None,
-    objective: str = "softmax",
+    objective: Any = "softmax",
     baseline: Any = "gray",
     features: Any = "elements",
     method: Any = None,
@@ -71,7 +72,7 @@ def explain_photo(
         or a network from `gp.models.load`. judge: a second network that evaluates the same
         features, named in the same way.
     target: the class by index, name or WordNet id; None takes the predicted class.
-    objective: as in `explain`; "margin:CLASS" names the other class.
+    objective: as in `explain`, also gp.two_sided(…); "margin:CLASS" names the other class.
     baseline, features, method, k, stop, seed, batch_size, resume, checkpoint: as in `explain`. The
         views of steady-pig are left out for a network that they do not fit.
     ranking: the order of one-shot methods, by "absolute" or "signed" score.
@@ -128,7 +129,7 @@ def explain_photo(
             "source": Path(source).name or "photo",
             "model": name,
             "baseline": ",".join(map(str, baseline if isinstance(baseline, list) else [baseline])),
-            "objective": objective,
+            "objective": photo_title(objective),
             "ranking": ranking if is_one_shot(a) else "order",
             "curves": curves,
             "kept": {} if removing else shares,
@@ -142,10 +143,19 @@ def explain_photo(
 
 def photo_objective(text: Any, model: ImageModel) -> Any:
     """objective= of `explain`, where margin:CLASS names the other class."""
+    text, both = one_side(text)
+    if both:
+        return two_sided(photo_objective(text, model))
     name, colon, rival = str(text).partition(":")
     if name == "margin" and colon:
         return margin(against=find_class(rival, model.classes))
     return text
+
+
+def photo_title(objective: Any) -> str:
+    """What notes call an objective."""
+    name, both = one_side(objective)
+    return title("softmax" if name is None else str(name), both)
 
 
 def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:

@@ -135,7 +135,8 @@ class TextNotes:
             order=tuple(a.order.tolist()),
             selected=a.selected,
             levels=_levels(a),
-            objective=str(a.settings.get("objective", "")),
+            # Of a two-sided objective its g was measured.
+            objective=str(a.settings.get("objective", "")).removeprefix("two-sided "),
         )
 
     @property
