@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -82,7 +83,7 @@ def test_people_read_the_text_with_its_parts_in_order(call, saved):
     assert out.startswith("review.txt: ")
     a = gp.load(saved / "review.gpig")
     first = TextNotes.of(a).name(int(a.order[0]), 500)
-    assert f"[1 {first}]" in " ".join(out.split())
+    assert f"[1:{first}]" in " ".join(out.split())
     assert TextNotes.of(a).answer() in " ".join(out.split())
     assert "without these" in out
     assert "review.html" in out
@@ -294,4 +295,4 @@ def test_signs_that_would_write_on_the_terminal_are_shown(call, saved):
     assert code == 0
     assert "\x1b" not in out
     assert "\u202e" not in out
-    assert "\\x1b[31m" in out.replace("[1 ", "").replace("[2 ", "")
+    assert "\\x1b[31m" in re.sub(r"\[\d+:", "", out)

@@ -33,7 +33,7 @@ from . import options, outputs
 from .commands import CLASSIFIER, LANGUAGE, TEXT_METHODS
 from .failures import DONE, FAILED, USAGE, Unfit, UsageError, sentence, wrong_command
 from .resumable import Session
-from .terminal import BOLD, DIM, Bar, Terminal, duration, styled
+from .terminal import BOLD, DIM, Terminal, duration, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -98,29 +98,28 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             f"{question.model.name})."
         )
     failed = []
-    with terminal.bar("") as bar:
-        for source, stem in zip(sources, stems, strict=True):
-            try:
-                _explain(question, source, stem, bar)
-            except UsageError as error:
-                if len(sources) == 1:
-                    raise
-                failed.append(source)
-                terminal.fail(f"{source.name}: {sentence(error)}")
-                terminal.result({"text": source.name, "error": sentence(error)})
+    for source, stem in zip(sources, stems, strict=True):
+        try:
+            _explain(question, source, stem)
+        except UsageError as error:
+            if len(sources) == 1:
+                raise
+            failed.append(source)
+            terminal.fail(f"{source.name}: {sentence(error)}")
+            terminal.result({"text": source.name, "error": sentence(error)})
     return DONE if not failed else USAGE if len(failed) == len(sources) else FAILED
 
 
-def _explain(question: Question, source: Source, stem: Path, bar: Bar) -> None:
+def _explain(question: Question, source: Source, stem: Path) -> None:
     """All results of one source: printed, and written."""
     terminal = question.terminal
     if question.args.truncate:
         source = question.truncated(source)
     if question.args.compare:
-        _compare(question, source, stem, bar)
+        _compare(question, source, stem)
         return
     for job in question.jobs(source, stem):
-        a = question.explain(job, bar)
+        a = question.explain(job)
         report.write(a, job.page)
         files = [job.session.result, job.page]
         show(terminal, a, files)
@@ -292,10 +291,8 @@ class Question:
         given = self.args.answer
         return answer_of(self.model, prompt, given, self._part(), LONGEST_ANSWER).text
 
-    def explain(self, job: Job, bar: Bar) -> gp.Attribution:
+    def explain(self, job: Job) -> gp.Attribution:
         """The result of a job, saved; Ctrl-C keeps its rounds."""
-        bar.label, self.terminal.subject = job.title, job.title if self.args.compare else ""
-        bar.follow(job.session.share, 1)
 
         spent: dict[str, float] = {}
 
@@ -310,7 +307,8 @@ class Question:
                 return a
             return self._noted(a, job.source, search_seconds=spent.get("seconds", a.seconds))
 
-        with wrong_command():
+        with wrong_command(), self.terminal.bar(job.title) as bar:
+            bar.follow(job.session.share, 1)
             return job.session.answer(made, f"Stopped at {job.title}.")
 
     def _explained(
@@ -432,7 +430,7 @@ class Question:
         return replace(source, context=tuple(documents), documents=names)
 
 
-def _compare(question: Question, source: Source, stem: Path, bar: Bar) -> None:
+def _compare(question: Question, source: Source, stem: Path) -> None:
     """Several methods on one text: a table, a page, and every result."""
     terminal = question.terminal
     folder = outputs.folder(stem.with_name(f"{stem.name}-comparison"))
@@ -443,8 +441,7 @@ def _compare(question: Question, source: Source, stem: Path, bar: Bar) -> None:
     for method in _methods(question):
         job = question.job(source, folder / method, answer, question._part())
         title = f"{source.name}, {method}"
-        results[method] = question.explain(replace(job, method=method, title=title), bar)
-    terminal.subject = ""
+        results[method] = question.explain(replace(job, method=method, title=title))
     rows = compared(results)
     first = results["greedy-pig"] if "greedy-pig" in results else next(iter(results.values()))
     a = first.with_notes({"methods": rows, "command": terminal.command_line()})
@@ -481,7 +478,8 @@ def show(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     terminal.say()
     terminal.say(notes.answer())
     if notes.counts:
-        heads = ["best", notes.quantity, *notes.measured]
+        terminal.say(f"{notes.quantity} of {notes.what} with the best {notes.unit}:", DIM)
+        heads = ["", notes.unit_of(1).partition(" ")[2], *notes.measured]
         terminal.table(heads, _rows(notes), names=2)
     for line in notes.twin_lines():
         terminal.say(f"= {line}")
@@ -507,7 +505,7 @@ def _head(terminal: Terminal, a: gp.Attribution, notes: TextNotes) -> None:
 
 
 def passage(notes: TextNotes) -> Text:
-    """The text with selected parts as [1 …], abbreviated around them."""
+    """The text with selected parts as [1:…], abbreviated around them."""
     chosen = notes.order[: min(notes.start, MOST)]
     text = styled("")
     for piece in notes.passage(chosen, AROUND):
@@ -516,7 +514,7 @@ def passage(notes: TextNotes) -> Text:
             continue
         level = notes.levels[piece.place - 1 : piece.place] or "1"
         style = STRENGTHS[int(level)]
-        text.append_text(styled(f"[{piece.place} ", f"{style} reverse"))
+        text.append_text(styled(f"[{piece.place}:", f"{style} reverse"))
         text.append_text(styled(piece.text, style))
         text.append_text(styled("]", f"{style} reverse"))
     return text
