@@ -20,6 +20,7 @@ from ..core.run import ALL, Run
 from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
+from ..results.storage import load
 from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS
 from ..tensors.run import check_checkpoint, saved_run, versions
@@ -97,7 +98,8 @@ def explain_text(
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
             rule = Stop(value=problem.bar(REACH * sides))
-        saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
+        found = checkpoint is not None and Path(checkpoint).exists()
+        saved = load(checkpoint) if found and checkpoint is not None else None
         provenance = problem.provenance()
         run = Run(
             problem.maximised,
@@ -114,6 +116,13 @@ def explain_text(
         ends = torch.tensor([[problem.empty], [problem.bar(sides)]], dtype=torch.float64)
         run.values |= {0: ends[0], ALL: ends[1]}
         run.finish(checkpoint, progress)
+        if saved is not None and "counts" in saved.about and run.state.picks == saved.picks:
+            return saved  # It was finished and measured before.
+        problem.facts |= {
+            "forwards": problem.objective.forwards_used
+            + (0 if saved is None else int(saved.about.get("forwards", 0))),
+            "search_seconds": run.seconds,
+        }
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
@@ -237,6 +246,7 @@ class TextProblem:
         self.facts |= {
             "answer": said.text,
             "answer_span": list(said.span),
+            "answer_tokens": int(said.explained.sum()),
             "generated": answer is None,
         }
         if callable(objective):
@@ -274,10 +284,10 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     n, order = a.features.count, a.order.tolist()
     reached = a.reach(REACH)
     counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
-    tops = [order[:count] for count in counts]
-    values = problem.values(tops)
-    reaching = (c for c, v in zip(counts, values, strict=True) if v >= problem.bar(REACH))
-    enough = next(reaching, None) if problem.rise > 0 else None
+    curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
+    enough = _smallest(curve, order, problem) if problem.rise > 0 else None
+    counts = sorted(curve)
+    tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
     facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
@@ -287,6 +297,23 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     for caution in notes.cautions() if notes is not None else ():
         warnings.warn(caution, stacklevel=levels_to_caller())
     return a
+
+
+def _smallest(curve: dict[int, float], order: list[int], problem: TextProblem) -> int | None:
+    """The fewest of the best features that are enough, by halving the gap between measured counts.
+
+    What is measured on the way is added to the curve.
+    """
+    bar = problem.bar(REACH)
+    enough = next((count for count in sorted(curve) if curve[count] >= bar), None)
+    if enough is None:
+        return None
+    below = max((count for count in curve if count < enough), default=enough - 1)
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        (curve[middle],) = problem.values([order[:middle]])
+        below, enough = (below, middle) if curve[middle] >= bar else (middle, enough)
+    return enough
 
 
 def _counts(n: int) -> list[int]:
