@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         SmoothIG,
     )
     from .core.stopping import Stop, StopReason
+    from .core.two_sided import two_sided
     from .graphs.api import edge_columns, explain_edges, explain_node
     from .graphs.edges import index_edges
     from .images.api import explain_photo
@@ -69,6 +70,7 @@ _HOMES = {
     "core.run": "best_subset maximize rounds",
     "core.scorers": "IG Gradient GuidedIG LeaveOneOut MarginalGains Random SmoothIG",
     "core.stopping": "Stop StopReason",
+    "core.two_sided": "two_sided",
     "graphs.api": "edge_columns explain_edges explain_node",
     "graphs.edges": "index_edges",
     "images.api": "explain_photo",
@@ -97,6 +99,7 @@ __all__ += ["edge_columns", "explain_text", "index_edges", "truncate_text"]
 __all__ += ["IG", "BlurIG", "Gradient", "GuidedIG", "MarginalGains", "Random", "SmoothIG"]
 __all__ += ["Attention", "ContextCite", "LeaveOneOut"]
 __all__ += ["Greedy", "GreedyPIG", "Rule", "SequentialGradient", "SteadyPIG", "margin", "rule"]
+__all__ += ["two_sided"]
 __all__ += ["Elements", "Features", "Groups", "Windows", "grid", "superpixels", "windows"]
 __all__ += ["Objective", "SetFunction", "best_subset", "maximize", "objective", "rounds"]
 __all__ += ["Attribution", "State", "Stop", "StopReason", "comparison", "load", "summary"]

@@ -222,6 +222,7 @@ MISSING = {
     "select": ["gone.csv", "--label", "y"],
     "compress": ["gone.npz"],
     "explain-node": ["gone.npz", "--node", "3"],
+    "explain-text": ["gone.txt"],
     "report": ["gone.gpig"],
 }
 

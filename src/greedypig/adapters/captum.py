@@ -24,6 +24,7 @@ from ..core.objective import Objective
 from ..core.quadrature import Rule
 from ..core.run import Run
 from ..core.scorers import IG
+from ..core.two_sided import BothSides
 from ..network.frozen import freeze
 from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
@@ -285,6 +286,11 @@ class CaptumMethod:
 
         Captum repeats rows in orders of its own, so each of the problems has calls of its own.
         """
+        if isinstance(objective, BothSides):
+            raise InvalidInput(
+                f"Expected an objective of one side for {self.name} (got a two-sided one). Try "
+                "gp.GreedyPIG() or gp.IG()."
+            )
         begin = torch.lerp(objective.start, objective.end, mask)
         end = objective.end
         if objective.goal is not None:

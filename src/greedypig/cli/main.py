@@ -175,7 +175,8 @@ def _configure(parser: argparse.ArgumentParser, command: Command) -> None:
     needed = [action for action in parser._actions if action.required]
     words = " ".join(" ".join([*a.option_strings, str(a.metavar)]) for a in needed)
     parser.usage = f"%(prog)s [options] {words}"
-    hidden = {a: a.help for a in parser._actions if options.RARE & set(a.option_strings)}
+    rare = options.RARE | command.rare
+    hidden = {a: a.help for a in parser._actions if rare & set(a.option_strings)}
     for action in hidden:
         action.help = argparse.SUPPRESS
     add("--help-all", action=_HelpAll, hidden=hidden, text=command.description)

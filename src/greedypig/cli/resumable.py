@@ -43,7 +43,8 @@ class Session:
         """The share of the work that is done; the curves are the rest."""
         if self.run is None:
             return 0.0
-        planned = cost_of(self.run.scorer) * self.run.objective.lines * len(self.run.schedule)
+        g = self.run.objective
+        planned = cost_of(self.run.scorer) * g.lines * g.sides * len(self.run.schedule)
         planned = min(planned, self.run.stop.gradients or planned)
         done = FORWARDS_PER_GRADIENT * min(self.run.gradients_used, planned)
         return done / max(FORWARDS_PER_GRADIENT * planned + self.forwards, 1)

@@ -59,6 +59,9 @@ class Objective:
     baselines are averaged. Copies (`changed`, `toward`, `seen`) count their gradients together.
     """
 
+    sides = 1
+    """Gradients of each point on every line; 2 where the other side counts too (two_sided.py)."""
+
     def __init__(
         self,
         function: Callable[[Tensor, Tensor], Tensor],
@@ -324,6 +327,9 @@ def as_objective(candidate: Any) -> Objective:
         return candidate
     if isinstance(candidate, SetFunction):
         return _SetFunctionObjective(candidate)
+    if hasattr(candidate, "as_objective"):  # gp.two_sided(…)
+        objective: Objective = candidate.as_objective()
+        return objective
     raise InvalidType(
         f"Expected an objective (got {type(candidate).__name__}). Try gp.objective(g, n)."
     )

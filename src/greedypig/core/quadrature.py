@@ -65,6 +65,16 @@ def cubic(steps: int) -> Rule:
     return Rule(tuple(x**3 for x in u), tuple(x * x / total for x in u))
 
 
+def smoothstep(steps: int) -> Rule:
+    """Midpoints in u, with t = 3u² − 2u³: nodes crowd at 0 and at 1; order 2.
+
+    ∫₀¹ f(t) dt = ∫₀¹ f(3u² − 2u³) · 6u(1 − u) du; the weights are scaled to sum to 1.
+    """
+    u = [(k + 0.5) / steps for k in range(steps)]
+    total = sum(x * (1 - x) for x in u)
+    return Rule(tuple(x * x * (3 - 2 * x) for x in u), tuple(x * (1 - x) / total for x in u))
+
+
 def gauss_legendre(steps: int) -> Rule:
     """Exact for polynomials of degree 2·steps − 1: the roots of the Legendre polynomial P_steps."""
     nodes, weights = _gauss(_jacobi(steps))
@@ -111,6 +121,7 @@ RULES: dict[str, Callable[[int], Rule]] = {
     "gauss_legendre": gauss_legendre,
     "gauss_radau": gauss_radau,
     "cubic": cubic,
+    "smoothstep": smoothstep,
 }
 
 

@@ -16,9 +16,10 @@ from ..core.errors import InvalidInput
 from ..core.methods import InRounds, as_method
 from ..core.numbers import check_count, whole
 from ..core.objective import Objective
-from ..core.run import Notes, Run
+from ..core.run import FactsAndTensors, Run
 from ..core.scorers import Random
 from ..core.stopping import Stop
+from ..core.two_sided import both_sides, one_side, two_sided
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_EDGES, FOR_NODES
 from ..tensors.notes import model_name
@@ -59,7 +60,8 @@ def explain_edges(
     objective: the mean over nodes of "log-probability" (of the classes that the model predicts
         in the full graph), "softmax" (the probability of those), "log-likelihood" (the paper's
         Eq. 5: expected under the full graph's probabilities), "label-loss" (log-probability of
-        `labels`), or a callable from logits to a number.
+        `labels`), or a callable from logits to a number. gp.two_sided(…) of any of these asks for
+        necessity beside sufficiency.
     nodes: ids or a mask of the nodes that count; None for all.
     undirected: both directions of a pair are one feature; None looks whether the graph is
         symmetric.
@@ -106,8 +108,9 @@ def explain_edges(
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         search: dict[str, Any] = {"features": graph.features(), "k": k, "stop": stop, "seed": seed}
         watch: Any = (resume, checkpoint, progress)
-        notes: Notes = {}, {"edge_index": graph.edge_index.int()}
+        notes: FactsAndTensors = {}, {"edge_index": graph.edge_index.int()}
         g = edges.objective(target)
+        g = both_sides(g) if target.both else g
         return _finished(model, edges, target, g, method, watch, notes, search, {})
 
 
@@ -175,9 +178,9 @@ def explain_node(
         centres = node_ids(node, indexed.nodes, x.device)
         place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
         around, edges, hops, note = place.view(hops, normalisation)
-        if objective is None:
-            masked = edges.normalisation == "kept" and target is None
-            objective = "log-likelihood" if masked else "log-probability"
+        asked, both = one_side(objective)
+        if asked is None and edges.normalisation == "kept" and target is None:
+            objective = two_sided("log-likelihood") if both else "log-likelihood"
         whole_graph = edges.logits()
         aim = NodeTarget(objective, whole_graph, nodes=around.centres, target=target)
         removing = edges.normalisation == "recomputed" and around.reaching > 0
@@ -193,13 +196,14 @@ def explain_node(
         ids = centres.tolist() if len(centres) > 1 else int(centres)
         columns = around.columns[: around.reaching]
         tensors = {"edge_index": indexed.edge_index[:, columns].int(), "edges": columns}
-        notes: Notes = {"note": note} if note else {}, tensors
+        notes: FactsAndTensors = {"note": note} if note else {}, tensors
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
         search: dict[str, Any] = {"features": features, "k": k, "stop": stop, "seed": seed}
         watch: Any = (resume, checkpoint, progress)
-        g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
+        g = NodeObjective.of(edges.objective(aim), around.reaching, removing, both)
         a = _finished(model, edges, aim, g, method, watch, notes, search, settings)
-        return replace(a, full_value=float(aim.value(whole_graph)))
+        full = float(aim.value(whole_graph))
+        return replace(a, full_value=full + both * (full - float(a.values[0])))
 
 
 def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
@@ -223,7 +227,7 @@ def _finished(
     objective: Objective,
     method: Any,
     watch: tuple[Any, Path | None, Callable[[Run], object] | None],
-    notes: Notes,
+    notes: FactsAndTensors,
     search: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> Attribution:
@@ -236,7 +240,7 @@ def _finished(
     resume, checkpoint, progress = watch
     every = {
         **settings,
-        "objective": target.name,
+        "objective": target.title,
         "normalisation": edges.normalisation,
         "undirected": edges.graph.undirected,
         "fast": edges.is_fast(target),

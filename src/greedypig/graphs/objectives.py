@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, did_you_mean
 from ..core.numbers import whole
+from ..core.two_sided import one_side, title
 
 OBJECTIVES = ("log-likelihood", "log-probability", "softmax", "label-loss")
 
@@ -21,6 +22,7 @@ class NodeTarget:
     log-probability: log p_S(the class that the node has in the full graph)
     softmax: p_S(that class)
     label-loss: log p_S(the node's label), the negative loss
+    None: log-probability
     """
 
     def __init__(
@@ -31,6 +33,8 @@ class NodeTarget:
         nodes: Any = None,
         target: int | None = None,
     ) -> None:
+        objective, self.both = one_side(objective)
+        objective = "log-probability" if objective is None else objective
         if not callable(objective) and objective not in OBJECTIVES:
             raise InvalidInput(
                 f"Expected objective to be one of {', '.join(OBJECTIVES)}, or a callable from "
@@ -54,6 +58,11 @@ class NodeTarget:
                 f"Expected labels only with objective='label-loss' (got {self.name!r})."
             )
         self.expected = torch.softmax(own, 1) if self.name == "log-likelihood" else None
+
+    @property
+    def title(self) -> str:
+        """The objective's name, with its sides."""
+        return title(self.name, self.both)
 
     def logits(self, output: Tensor) -> Tensor:
         """(nodes, classes) from what the model returned; a single logit z is [0, z]."""

@@ -16,6 +16,7 @@ from ..core.errors import InvalidInput
 from ..core.features import Groups
 from ..core.numbers import whole
 from ..core.objective import Objective, OwnGradient
+from ..core.two_sided import both_sides
 from ..network.frozen import Frozen
 from .edge_model import EdgeModel, fitting_model, message_layers, same
 from .edges import EdgeGraph, rows_of
@@ -199,7 +200,17 @@ class NodeObjective(OwnGradient):
     def __init__(self, inner: Objective, n: int, *, removing: bool) -> None:
         start = inner.start[..., :n]
         super().__init__(inner.function, start, torch.ones_like(start), batch_size=1)
-        self.inner, self.removing = inner, removing
+        self.inner, self.removing, self.sides = inner, removing, inner.sides
+
+    @staticmethod
+    def of(inner: Objective, n: int, removing: bool, both: bool) -> Objective:
+        """The objective; both: with G(all edges) − G(all edges but S) added."""
+        if not both:
+            return NodeObjective(inner, n, removing=removing)
+        if removing:
+            return NodeObjective(both_sides(inner), n, removing=True)
+        two: Objective = both_sides(NodeObjective(inner, n, removing=False))
+        return two
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(1, s, n) masks → (1, s): G."""
@@ -209,9 +220,9 @@ class NodeObjective(OwnGradient):
         """(1, s, n) masks, (s,) weights → (1, n)."""
         masks = masks.to(self.end)
         total = self.inner.gradient(self._whole(masks, 0.0 if self.removing else 1.0), weights)
-        if self.removing:
+        if self.removing and self.sides == 1:
             total = total + self.inner.gradient(self._whole(1 - masks, 1.0), weights)
-        self.count_gradients(masks.shape[1])
+        self.count_gradients(masks.shape[1] * self.sides)
         return total[:, : self.n]
 
     def _whole(self, masks: Tensor, others: float) -> Tensor:

@@ -263,7 +263,7 @@ def _measures(logits: Tensor, reference: Reference) -> Tensor:
 
 def _class_of(a: Any) -> int | None:
     """The class an attribution was made for, where it was made for one."""
-    if not isinstance(a, Attribution) or a.settings.get("objective") == "callable":
+    if not isinstance(a, Attribution) or "callable" in str(a.settings.get("objective")):
         return None
     target = a.settings.get("target")
     return target if isinstance(target, int) else None

@@ -18,6 +18,7 @@ from ..core.run import Run
 from ..core.schedule import equal
 from ..core.scorers import MarginalGains, Random, cost_of
 from ..core.stopping import Stop
+from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_COLUMNS
 from ..tensors.notes import model_name
@@ -68,7 +69,8 @@ def select_features(
     valid: batches of rows that the model has not learned from. The columns selected are checked on
         them: `a.about["held_out"]` says after how many columns nothing more is gained.
     loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
-        (outputs, labels) → one loss per row.
+        (outputs, labels) → one loss per row. gp.two_sided(…) of one adds how much worse the loss
+        is without the selected columns: necessity beside sufficiency.
     outputs: "probabilities" for a model that ends in a sigmoid or a softmax.
     k: how many columns to select; None ranks them all.
     method: None (`gp.GreedyPIG(per_round=1, steps=5, schedule="equal")`), a name ("greedy-pig",
@@ -100,6 +102,8 @@ def select_features(
     if isinstance(method, str) and method == Permutation.name:
         method = Permutation()
     method = FOR_COLUMNS if method is None else as_method(method)
+    loss, both = one_side(loss)
+    loss = "binary-cross-entropy" if loss is None else loss
     loss_name, loss_function = losses.resolve(loss, outputs)
     check_checkpoint(checkpoint)
     seed = whole(seed)
@@ -110,7 +114,7 @@ def select_features(
         numbered = called == tuple(map(str, range(network.columns)))
         features = Elements(network.columns, None if numbered else called)
         schedule = picks_of(method, features, k)
-        shares, sample = _spend(budget, schedule, method, features.count)
+        shares, sample = _spend(budget, schedule, method, features.count, 1 + both)
         objective = TableObjective(network, source, group, shares=shares, sample=sample)
         concerns, constant = check_rows(network, objective.sampled(), group)
         concerns += check_model(network, loss_name)
@@ -123,14 +127,19 @@ def select_features(
         provenance |= {"model": fingerprint(model), "input": _input(network, source)}
     if (saved := saved_run(resume, provenance)) is not None:
         objective.paid |= {name: saved.about.get(name, 0) for name in objective.paid}
-    settings = {"loss": loss_name, "budget": whole(budget), "sample": sample, "baseline": described}
+    settings = {
+        "loss": title(loss_name, both),
+        "budget": whole(budget),
+        "sample": sample,
+        "baseline": described,
+    }
     about: dict[str, Any] = {"kind": "table", "model": model_name(model)}
     if group.first and concerns:
         about["warnings"] = concerns
         for concern in concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
     run = Run(
-        objective,
+        both_sides(objective) if both else objective,
         method,
         features=features,
         k=k,
@@ -163,9 +172,10 @@ def _input(network: Network, source: Feed) -> str:
 
 
 def _spend(
-    budget: int | None, schedule: Sequence[int], method: Any, columns: int
+    budget: int | None, schedule: Sequence[int], method: Any, columns: int, sides: int
 ) -> tuple[Sequence[int] | None, int | None]:
-    """The batches of each round, equal shares; and of the sample for values."""
+    """The batches of each round, equal shares; and of the sample for values. sides: sets that are
+    evaluated for each mask."""
     budget = whole(budget)
     if budget is None:
         return None, None
@@ -175,10 +185,10 @@ def _spend(
         return (), LEAST_SAMPLE
     if isinstance(scorer, MarginalGains):
         # Marginal gains are all measured on one sample, whose size the budget decides.
-        passes = sum(1 + columns - sum(schedule[:r]) for r in range(len(schedule)))
+        passes = sides * sum(1 + columns - sum(schedule[:r]) for r in range(len(schedule)))
         _check_enough(budget, passes)
         return (), budget // passes
-    points = columns + 1 if isinstance(scorer, Permutation) else max(1, cost_of(scorer))
+    points = columns + 1 if isinstance(scorer, Permutation) else sides * max(1, cost_of(scorer))
     _check_enough(budget, points * len(schedule))
     shares = equal(budget // points, len(schedule))
     return shares, max(LEAST_SAMPLE, *shares)

@@ -75,7 +75,8 @@ def explain(
     objective: "softmax", "log-likelihood", "log-probability", "logit", "margin",
         "counterfactual", gp.margin(against=…), or a callable from logits to one number per row;
         "increase" or "decrease" for a value. None takes "softmax" for classes; for a value, what
-        moves it from the baseline's output to the input's.
+        moves it from the baseline's output to the input's. gp.two_sided(…) of any of these asks
+        for necessity beside sufficiency.
     features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), gp.superpixels(), a
         Features object, or an integer tensor of group ids shaped like x.
     names: one per feature.
@@ -273,7 +274,7 @@ class Job:
         with torch.inference_mode(False):
             objective = self.network.objective(examples, labels)
             features = self._features(examples[0])
-            method = self.method or choose(examples[0].layout, self.target.name)
+            method = self.method or choose(examples[0].layout, self.target.title)
             if isinstance(method, SteadyPIG):
                 method = self._fitted(method, features, examples[0])
         known = versions() | callables(objective=self.target.function)
@@ -304,7 +305,7 @@ class Job:
         alone = stop.value is not None or stop.gain or stop.seconds is not None
         read = getattr(self.features, "reads_input", False)
         # Whether views fit is decided for each picture.
-        method = self.method or choose(example.layout, self.target.name)
+        method = self.method or choose(example.layout, self.target.title)
         fitted = self.by_name and isinstance(method, SteadyPIG)
         if alone or read or fitted or not self._features(example).side_by_side:
             return 1

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType, first_line
 from ..core.layout import Layout, check_plain
 from ..core.objective import Objective
+from ..core.two_sided import both_sides
 from ..network.fingerprint import digest, fingerprint, identity
 from ..network.fold import optimised
 from ..network.frozen import Frozen, freeze
@@ -93,7 +94,7 @@ class ModelObjective(Objective):
     @property
     def is_probability(self) -> bool:
         """Is g a probability, from 0 to 1?"""
-        return self.model.target.name == "softmax" and self.examples[0].reference.classes
+        return self.model.target.title == "softmax" and self.examples[0].reference.classes
 
 
 class Model:
@@ -180,7 +181,7 @@ class Model:
             values, start, end, layout=first.layout, batch_size=self.batch_size, labels=labels
         )
         objective.model, objective.examples, objective.outputs = self, examples, outputs
-        return objective
+        return both_sides(objective) if self.target.both else objective
 
     def logits(self, points: Tensor, example: Example, network: Frozen | None = None) -> Tensor:
         """(m, classes), or (m,) for a single output: the output at points of one example."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.numbers import whole
+from ..core.two_sided import one_side, title
 
 OF_CLASSES = ("softmax", "log-likelihood", "log-probability", "logit", "margin")
 """Objectives over classes; a single output is read as the logit of class 1."""
@@ -99,6 +100,7 @@ class Target:
                 f"Expected outputs to be 'logits', 'probabilities' or 'values' (got {outputs!r})."
             )
         self.outputs = outputs
+        objective, self.both = one_side(objective)
         self.chosen = objective is None
         """Is the objective the default: softmax for classes, toward the prediction for values?"""
         self.against: int | None = None
@@ -134,6 +136,11 @@ class Target:
             )
         self.binary = self.function is None and not of_values and (of_classes or bool(outputs))
         """Is a single output read as the logit or probability of class 1?"""
+
+    @property
+    def title(self) -> str:
+        """The objective's name, with its sides."""
+        return title(self.name, self.both)
 
     @property
     def towards_baseline(self) -> bool:
@@ -206,11 +213,11 @@ class Target:
         """The objective, the outputs and the class, as they were read for this example."""
         if reference.classes or self.function is not None:
             outputs = self.outputs or "logits"
-            return {"objective": self.name, "outputs": outputs, "target": reference.target}
+            return {"objective": self.title, "outputs": outputs, "target": reference.target}
         rising = "increase" if reference.sign > 0 else "decrease"
         name = "counterfactual" if self.name == "counterfactual" else rising
         outputs = self.outputs if self.outputs == "probabilities" else "values"
-        return {"objective": name, "outputs": outputs, "target": None}
+        return {"objective": title(name, self.both), "outputs": outputs, "target": None}
 
     def values(self, logits: Tensor, references: References, problems: Tensor) -> Tensor:
         """(m,): the objective of every row; problems (m,) says to which example a row belongs."""

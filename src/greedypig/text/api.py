@@ -18,9 +18,11 @@ from ..core.features import Elements
 from ..core.methods import as_method
 from ..core.run import ALL, Run
 from ..core.stopping import Stop
+from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
+from ..results.storage import load
 from ..results.text_notes import TextNotes
-from ..tensors.methods import FOR_TEXTS
+from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
 from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
@@ -76,6 +78,7 @@ def explain_text(
         the part of the answer to explain: a text in it, or the number of one of its sentences.
     objective: for classifiers as in `gp.explain`. For language models "log-probability" of the
         answer, or a callable from its tokens' log-probabilities (m, tokens) to one number a row.
+        gp.two_sided(…) of any of these asks for necessity beside sufficiency.
     absent: "masked" (no other token sees the feature's tokens), "embedding", "mask-embedding",
         "pad-embedding", "zero-embedding", "mean-embedding", or "deleted" (no gradients).
     method: None (rounds of 8 nodes that crowd at 0, until the output is reached), a name, also
@@ -89,14 +92,17 @@ def explain_text(
         text_model = models.load(model, tokenizer)
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
-        chosen = FOR_TEXTS if method is None else as_method(method)
+        sides = problem.maximised.sides
+        default = FOR_TEXTS if sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
+        chosen = default if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
-            rule = Stop(value=problem.bar(REACH))
-        saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
+            rule = Stop(value=problem.bar(REACH * sides))
+        found = checkpoint is not None and Path(checkpoint).exists()
+        saved = load(checkpoint) if found and checkpoint is not None else None
         provenance = problem.provenance()
         run = Run(
-            problem.objective,
+            problem.maximised,
             chosen,
             features=Elements(problem.objective.n, prompt.names),
             k=k,
@@ -107,9 +113,16 @@ def explain_text(
             notes=lambda _: (problem.facts, {}),
             resume=saved_run(saved, provenance),
         )
-        ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
+        ends = torch.tensor([[problem.empty], [problem.bar(sides)]], dtype=torch.float64)
         run.values |= {0: ends[0], ALL: ends[1]}
         run.finish(checkpoint, progress)
+        if saved is not None and "counts" in saved.about and run.state.picks == saved.picks:
+            return saved  # It was finished and measured before.
+        problem.facts |= {
+            "forwards": problem.objective.forwards_used
+            + (0 if saved is None else int(saved.about.get("forwards", 0))),
+            "search_seconds": run.seconds,
+        }
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
@@ -126,6 +139,7 @@ class TextProblem:
         objective: Any,
         absent: str,
     ) -> None:
+        objective, both = one_side(objective)
         self.model, self.prompt, self.given = model, prompt, objective
         self.answer: Answer | None = None
         self.settings: dict[str, Any] = {"absent": absent, "features": prompt.features}
@@ -137,7 +151,7 @@ class TextProblem:
             "unit": prompt.features,
             "absent": absent,
         }
-        self._check_length()
+        self._check_length(0 if model.kind == "classifier" else self._least_answer(answer))
         if model.kind == "classifier":
             measure, removing = (
                 self._class(answer, target, objective),
@@ -148,6 +162,10 @@ class TextProblem:
         self.objective = TextObjective(
             model, prompt, self.answer, measure, absent, removing=removing
         )
+        self.settings["objective"] = title(self.settings["objective"], both)
+        self.maximised = both_sides(self.objective) if both else self.objective
+        """The objective of the run. Results are checked by `objective`, its g: of two sides
+        G(nothing) = g(nothing), and G(everything) is twice as far from it."""
         ends = self.objective.values(present([(), range(self.objective.n)], self.objective.n))
         self.empty, self.full = ends[0].tolist()
 
@@ -228,6 +246,7 @@ class TextProblem:
         self.facts |= {
             "answer": said.text,
             "answer_span": list(said.span),
+            "answer_tokens": int(said.explained.sum()),
             "generated": answer is None,
         }
         if callable(objective):
@@ -235,7 +254,12 @@ class TextProblem:
             return own
         return lambda logs: logs[:, said.explained].sum(1)
 
-    def _check_length(self, more: int = 0) -> None:
+    def _least_answer(self, answer: Any) -> int:
+        """Tokens that a language model's answer takes at least."""
+        given = answer if isinstance(answer, str) else ""
+        return max(1, len(self.model.tokenizer(given, add_special_tokens=False)["input_ids"]))
+
+    def _check_length(self, more: int) -> None:
         """Refuse a text that does not fit the model, and say how much of it would."""
         count, limit = len(self.prompt.ids(self.model)) + more, self.model.limit
         if count <= limit:
@@ -260,10 +284,10 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     n, order = a.features.count, a.order.tolist()
     reached = a.reach(REACH)
     counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
-    tops = [order[:count] for count in counts]
-    values = problem.values(tops)
-    reaching = (c for c, v in zip(counts, values, strict=True) if v >= problem.bar(REACH))
-    enough = next(reaching, None) if problem.rise > 0 else None
+    curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
+    enough = _smallest(curve, order, problem) if problem.rise > 0 else None
+    counts = sorted(curve)
+    tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
     facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
@@ -273,6 +297,23 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     for caution in notes.cautions() if notes is not None else ():
         warnings.warn(caution, stacklevel=levels_to_caller())
     return a
+
+
+def _smallest(curve: dict[int, float], order: list[int], problem: TextProblem) -> int | None:
+    """The fewest of the best features that are enough, by halving the gap between measured counts.
+
+    What is measured on the way is added to the curve.
+    """
+    bar = problem.bar(REACH)
+    enough = next((count for count in sorted(curve) if curve[count] >= bar), None)
+    if enough is None:
+        return None
+    below = max((count for count in curve if count < enough), default=enough - 1)
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        (curve[middle],) = problem.values([order[:middle]])
+        below, enough = (below, middle) if curve[middle] >= bar else (middle, enough)
+    return enough
 
 
 def _counts(n: int) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -85,6 +87,8 @@ class TextModel:
 
 def load(model: Any, tokenizer: Any = None) -> TextModel:
     """The model, frozen: by name, by folder, of a pipeline, or with its tokenizer."""
+    if isinstance(model, TextModel):
+        return model
     name = None
     if isinstance(model, str | PathLike):
         name = fspath(model)
@@ -136,7 +140,8 @@ def _from_folder(name: str) -> tuple[Any, Any]:
                 "Expected a sequence classifier or a causal language model "
                 f"(got {made or type(config).__name__} in {place!r})."
             )
-        model = loader.from_pretrained(place, local_files_only=True)
+        with _no_progress_bar(transformers.utils.logging):
+            model = loader.from_pretrained(place, local_files_only=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True)
     except (OSError, ValueError) as error:
         if isinstance(error, InvalidInput):
@@ -147,6 +152,18 @@ def _from_folder(name: str) -> tuple[Any, Any]:
             "model yourself to fetch it, and pass model and tokenizer."
         ) from error
     return model, tokenizer
+
+
+@contextmanager
+def _no_progress_bar(logging: Any) -> Iterator[None]:
+    """Transformers shows one for every model it loads."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _kind(model: Any) -> Kind:

@@ -25,6 +25,8 @@ ABBREVIATIONS = (
 """Words whose full stop ends no sentence."""
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』]*|\n+")
 INTRODUCTION = "Context:\n"
+MARK = "\ue000{}\ue001"
+"""Stands for a message's text in a template: signs that no text has."""
 
 
 def words(text: str) -> list[Span]:
@@ -238,7 +240,7 @@ def _whole_text(
             raise InvalidInput("Expected a question beside the context (got none).")
         if not all(isinstance(each, str) for each in documents):
             raise InvalidType("Expected the context as texts (got something else).")
-        content, pieces = INTRODUCTION if model.chats else "Context:\n", []
+        content, pieces = INTRODUCTION, []
         for each in (d.strip() for d in documents if d.strip()):
             pieces.append((len(content), len(content) + len(each)))
             content += each + "\n"
@@ -276,19 +278,30 @@ def _chat(model: TextModel, messages: Sequence[Mapping[str, str]]) -> tuple[str,
                 "Expected messages {'role': …, 'content': …} with texts as content "
                 f"(got keys {sorted(map(str, message))})."
             )
-    plain = [dict(message) for message in messages]
-    whole: str = model.tokenizer.apply_chat_template(
-        plain, tokenize=False, add_generation_prompt=True
+    whole, rest = (
+        model.tokenizer.apply_chat_template(each, tokenize=False, add_generation_prompt=True)
+        for each in ([dict(message) for message in messages], _marked(messages))
     )
-    spans, place = [], 0
-    for content in (message["content"].strip() for message in messages):
-        start = whole.find(content, place)
-        if start < 0:
-            raise InvalidInput(
-                "Expected a chat template that shows messages as they are (got one that changes "
-                "them). Try the whole prompt as one string, with a tokenizer without a template."
-            )
-        place = start + len(content)
-        if content:
-            spans.append((start, place))
+    text, spans = "", []
+    for i, message in enumerate(messages):
+        if content := message["content"].strip():
+            before, _, rest = rest.partition(MARK.format(i))
+            spans.append((len(text + before), len(text + before + content)))
+            text += before + content
+    if text + rest != whole:
+        raise InvalidInput(
+            "Expected a chat template that shows messages as they are (got one that changes "
+            "them). Try the whole prompt as one string, with a tokenizer without a template."
+        )
     return whole, spans
+
+
+def _marked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Messages with a mark in the place of their text, which the template's own words may hold
+    too; spaces around it stay, as a template may cut them off."""
+    marked = []
+    for i, message in enumerate(messages):
+        content = message["content"].strip()
+        text = message["content"].replace(content, MARK.format(i), 1) if content else ""
+        marked.append(dict(message) | {"content": text})
+    return marked
