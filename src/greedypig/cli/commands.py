@@ -279,8 +279,9 @@ A text is given as it is, as a file, or as - for standard input; a .json file wi
 chat. A plain text goes to the classifier minilm-imdb. A context with a question, a chat, or a text
 with --answer goes to smollm2-135m-instruct, whose own answer is explained where none is given.
 Objectives are those of greedypig explain for classifiers, and log-probability for language models.
-Absent features are masked in the attention, or have neutral embeddings. --compare runs several
-methods and writes the folder NAME-comparison."""
+Absent features are masked in the attention, or have neutral embeddings. With --method, --rounds or
+--steps all features are ranked. --compare runs several methods and writes the folder
+NAME-comparison."""
 EXPLAIN_TEXT_EXAMPLES = """\
   greedypig explain-text review.txt
   greedypig explain-text --context docs/ --question Who?

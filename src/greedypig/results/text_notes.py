@@ -130,13 +130,13 @@ class TextNotes:
         if a.about.get("kind") != KIND:
             return None
         notes = read(TextNotes, {**a.about, "answer_text": a.about.get("answer")}, "the notes")
+        objective = str(a.settings.get("objective", ""))
         return replace(
             notes,
             order=tuple(a.order.tolist()),
             selected=a.selected,
             levels=_levels(a),
-            # Of a two-sided objective its g was measured.
-            objective=str(a.settings.get("objective", "")).removeprefix("two-sided "),
+            objective=objective.removeprefix("two-sided "),  # What was measured is its g.
         )
 
     @property
