@@ -102,6 +102,8 @@ def test_several_texts_give_an_object_each(answers, saved):
     records = answers("explain-text", "review.txt", "second.txt", *CLASSIFIER, *QUICK)
     assert [record["text"] for record in records] == ["review.txt", "second.txt"]
     assert (saved / "second.html").exists()
+    index = (saved / "index.html").read_text()
+    assert all(f'href="./{name}.html"' in index for name in ("review", "second"))
 
 
 def test_a_text_that_fails_does_not_end_the_others(answers, saved):

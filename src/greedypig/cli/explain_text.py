@@ -97,33 +97,42 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "Expected a language model for an answer, a chat or a context (got the classifier "
             f"{question.model.name})."
         )
-    failed = []
+    index = stems[0].with_name("index.html")
+    if len(sources) > 1 or args.per_sentence:
+        outputs.refuse_foreign([index])
+    pages: dict[str, gp.Attribution] = {}
+    failed: list[tuple[str, str]] = []
     for source, stem in zip(sources, stems, strict=True):
         try:
-            _explain(question, source, stem)
+            pages |= _explain(question, source, stem)
         except UsageError as error:
             if len(sources) == 1:
                 raise
-            failed.append(source)
+            failed.append((source.name, sentence(error)))
             terminal.fail(f"{source.name}: {sentence(error)}")
             terminal.result({"text": source.name, "error": sentence(error)})
+    if len(pages) > 1:
+        report.write_index(pages, index, failed=failed)
+        terminal.say(outputs.wrote([index]))
     return DONE if not failed else USAGE if len(failed) == len(sources) else FAILED
 
 
-def _explain(question: Question, source: Source, stem: Path) -> None:
-    """All results of one source: printed, and written."""
-    terminal = question.terminal
+def _explain(question: Question, source: Source, stem: Path) -> dict[str, gp.Attribution]:
+    """All results of one source, printed and written, by the names of their pages."""
+    terminal, pages = question.terminal, {}
     if question.args.truncate:
         source = question.truncated(source)
     if question.args.compare:
-        _compare(question, source, stem)
-        return
+        page, a = _compare(question, source, stem)
+        return {page.relative_to(stem.parent).as_posix(): a}
     for job in question.jobs(source, stem):
         a = question.explain(job)
         report.write(a, job.page)
         files = [job.session.result, job.page]
         show(terminal, a, files)
         terminal.result(record(source, a, files))
+        pages[job.page.name] = a
+    return pages
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -430,8 +439,11 @@ class Question:
         return replace(source, context=tuple(documents), documents=names)
 
 
-def _compare(question: Question, source: Source, stem: Path) -> None:
-    """Several methods on one text: a table, a page, and every result."""
+def _compare(question: Question, source: Source, stem: Path) -> tuple[Path, gp.Attribution]:
+    """Several methods on one text: a table, a page, and every result.
+
+    Returns the page, and what it shows.
+    """
     terminal = question.terminal
     folder = outputs.folder(stem.with_name(f"{stem.name}-comparison"))
     page, result, table = (folder / f"comparison.{end}" for end in ("html", "gpig", "csv"))
@@ -455,6 +467,7 @@ def _compare(question: Question, source: Source, stem: Path) -> None:
     noted = {name: {key: row[key] for key in keys} for name, row in rows.items()}
     orders = {name: row["order"] for name, row in rows.items()}
     terminal.result(record(source, a, files) | {"methods": noted, "orders": orders})
+    return page, a
 
 
 def _methods(question: Question) -> list[str]:
