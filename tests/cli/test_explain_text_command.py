@@ -140,6 +140,15 @@ def test_sentences_of_the_answer_are_explained_one_by_one(answers, answer, saved
     assert by_text["curve"] == second["curve"]
 
 
+def test_the_model_s_own_answer_is_told_apart(answers, answer, saved):
+    ask = ("explain-text", *ASKED, "--model", "speaker")
+    whole = answer(*ask)
+    assert whole["generated"]
+    parts = answers(*ask, "--per-sentence")
+    assert all(each["generated"] and each["answer"] == whole["answer"] for each in parts)
+    assert not answer("explain-text", *ASKED, *SPEAKER)["generated"]
+
+
 def test_methods_are_compared_on_the_same_text(answer, call, saved):
     names = "greedy-pig,leave-one-out,attention,gradient-input,random"
     ask = ("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences", "--compare")

@@ -9,6 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
@@ -249,9 +250,10 @@ def _objective(text: str | None) -> Any:
 def _load(name: str, device: str) -> models.TextModel:
     """The model by name or folder; whatever is wrong is a wrong command."""
     with wrong_command():
-        import transformers
+        with suppress(ImportError):  # Loading says what is missing.
+            import transformers
 
-        transformers.utils.logging.set_verbosity_error()
+            transformers.utils.logging.set_verbosity_error()
         loaded = models.load(name)
         place = options.device(device)
         if place != loaded.device:
@@ -302,7 +304,6 @@ class Question:
 
     def explain(self, job: Job) -> gp.Attribution:
         """The result of a job, saved; Ctrl-C keeps its rounds."""
-
         spent: dict[str, float] = {}
 
         def made(saved: gp.Attribution | None) -> gp.Attribution:
@@ -314,7 +315,8 @@ class Question:
                 raise GreedyPigError(f"{reason} There is no result.")
             if saved is not None and "command" in a.about:
                 return a
-            return self._noted(a, job.source, search_seconds=spent.get("seconds", a.seconds))
+            own = {"generated": self.answers and self.args.answer is None}
+            return self._noted(a, job.source, **own, search_seconds=spent["seconds"])
 
         with wrong_command(), self.terminal.bar(job.title) as bar:
             bar.follow(job.session.share, 1)
