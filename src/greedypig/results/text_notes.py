@@ -21,7 +21,7 @@ SINGULAR = {
     "paragraphs": "paragraph",
     "documents": "document",
     "messages": "message",
-    "spans": "part",
+    "spans": "span",
 }
 COLUMNS = {
     "only_area": ("only these ↑", "{:.3f}"),
