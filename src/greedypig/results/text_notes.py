@@ -303,8 +303,12 @@ class TextNotes:
         )
 
     def first(self, row: Ranked, most: int = 200) -> str:
-        """A method's first features, as many as fit."""
-        names = [f"{i} {self.name(f, 40)}" for i, f in enumerate(row.order[:12], 1)]
+        """A method's first features, as many as fit; documents by name, where they have one."""
+        whole = self.unit == "documents"
+        names = [
+            f"{i} {(whole and self.document(f)) or self.name(f, 30)}"
+            for i, f in enumerate(row.order[:12], 1)
+        ]
         while len(names) > 1 and len(" · ".join(names)) > most:
             names.pop()
         return " · ".join(names)
