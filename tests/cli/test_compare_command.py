@@ -10,6 +10,7 @@ import greedypig as gp
 from conftest import TINY, make_photo
 from greedypig import metrics
 from greedypig.cli import compare
+from greedypig.cli.commands import COMPARED
 from greedypig.cli.resumable import Session
 from greedypig.core.methods import picks_of, scorer_of
 from greedypig.core.scorers import cost_of
@@ -214,7 +215,7 @@ def test_a_foreign_table_is_left_alone(call, place):
     assert "comparison.csv" in err
 
 
-@pytest.mark.parametrize("name", compare.NAMES)
+@pytest.mark.parametrize("name", COMPARED)
 @pytest.mark.parametrize("budget", [1, 7, 100, 1000])
 def test_budgets_are_kept(name, budget):
     method = compare.method_of(name, budget)

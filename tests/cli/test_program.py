@@ -102,7 +102,7 @@ def test_every_help_is_there_in_half_a_second_and_loads_no_command():
 
 def test_names_in_helps_are_those_of_the_library():
     from greedypig.cli import commands, options
-    from greedypig.core.methods import METHODS, as_method
+    from greedypig.core.methods import as_method
     from greedypig.graphs import compression, objectives
     from greedypig.images.networks import pretrained
     from greedypig.tensors import baselines, targets
@@ -112,10 +112,36 @@ def test_names_in_helps_are_those_of_the_library():
     assert options.OBJECTIVES == targets.NAMES
     assert options.BASELINES == baselines.NAMES
     assert all(as_method(name).name == name for name in options.METHODS)
-    assert set(options.METHODS) | {"marginal-gains"} >= set(METHODS)
     assert tuple(compression.METHODS) == commands.EDGE_METHODS
     assert {*commands.NODE_OBJECTIVES, "label-loss"} == set(objectives.OBJECTIVES)
     assert (FOR_EDGES.rounds, FOR_EDGES.steps, FOR_NODES.steps) == (33, 3, 20)  # As helps say.
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("explain photo.png --target 3", "--class"),
+        ("explain photo.png --label cat", "--class"),
+        ("explain photo.png --output x", "--out"),
+        ("explain photo.png --basline gray", "--baseline"),
+        ("select t.csv --target y", "--label"),
+        ("select t.csv --label y --features 3", "--k"),
+        ("compress graph.npz --k 100", "--keep"),
+        ("explain-node graph.npz --node 1 --targt 2", None),
+    ],
+)
+def test_an_option_of_another_name_is_suggested(call, words, option):
+    code, _, err = call(*words.split())
+    assert code == 2
+    assert ("Did you mean" in err) == (option is not None)
+    assert option is None or f"Did you mean '{option}'?" in err
+
+
+@pytest.mark.parametrize("k", [",", "", "0", "-3", "2,x"])
+def test_a_number_of_columns_is_at_least_one(call, k):
+    code, _, err = call("select", "t.csv", "--label", "y", "--k", k)
+    assert code == 2
+    assert err.startswith("error: Expected --k as a whole number of at least 1 (got ")
 
 
 @pytest.mark.parametrize("words", [[], ["explian"], ["explain"], ["--no-such"], ["report"]])
@@ -196,6 +222,7 @@ MISSING = {
     "select": ["gone.csv", "--label", "y"],
     "compress": ["gone.npz"],
     "explain-node": ["gone.npz", "--node", "3"],
+    "explain-text": ["gone.txt"],
     "report": ["gone.gpig"],
 }
 

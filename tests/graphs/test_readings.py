@@ -104,8 +104,8 @@ def test_no_part_of_the_edges_is_better_than_the_node_s_own_answer(normalisation
     model, x = seeded(gp.models.GCN, 5, 3, 8), features(60)
     for node in range(3):
         p = model(x, edges).detach()[node].log_softmax(0)
-        a = gp.explain_node(model, x, edges, node, k=5, normalisation=normalisation)
-        assert a.settings["objective"] == "log-likelihood"
+        ask = {"normalisation": normalisation, "objective": "log-likelihood"}
+        a = gp.explain_node(model, x, edges, node, k=5, **ask)
         assert float(a.values.max()) <= float((p.exp() * p).sum()) + 1e-12
 
 
@@ -145,7 +145,8 @@ def test_with_recomputed_degrees_an_edge_scores_by_what_it_adds_and_by_what_the_
     model, x = seeded(gp.models.GCN, 5, 3, 8), features(60)
     node = int(edges[1].bincount().argmax())
     method = gp.GreedyPIG(steps=200, rule="gauss-legendre")
-    a = gp.explain_node(model, x, edges, node, k=1, method=method)
+    ask = {"method": method, "objective": "log-likelihood"}
+    a = gp.explain_node(model, x, edges, node, k=1, **ask)
     at_node = (edges[0] == node) | (edges[1] == node)
     full = model(x, edges).detach()[node].softmax(0)
 

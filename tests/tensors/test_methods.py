@@ -37,6 +37,7 @@ def test_every_name_gives_a_complete_order(method):
         "random": 0,
         "steady-pig": 60,
         "marginal-gains": 0,
+        "leave-one-out": 0,
     }
     assert a.gradients_used == expected[method]
 

@@ -31,7 +31,7 @@ class Asset:
     archives: tuple[Archive, ...]
     files: Callable[[Path], Files]
     minutes: int = 0
-    """What making it takes on two cores. What takes minutes is made only if it is named."""
+    """Processor time that it takes to make. What takes minutes is made only if it is named."""
 
 
 _MOBILENET = Archive(
@@ -166,7 +166,7 @@ CATALOGUE: dict[str, Asset] = {
             "MiniLM fine-tuned on IMDB: positive or negative",
             (_MINILM, _IMDB),
             _minilm_imdb,
-            minutes=13,
+            minutes=10,
         ),
     )
 }

@@ -1,9 +1,10 @@
 """MiniLM, fine-tuned on film reviews: a classifier with the labels "negative" and "positive".
 
 One epoch of AdamW over `TRAINED` reviews of IMDB, cut to `TOKENS` tokens, with a linear warm-up and
-decay of the learning rate. Matrix products are in bfloat16: on a processor with instructions
-for it, training takes half the time of float32. Every batch is new to the model, so the accuracy printed
-during training is measured on unseen reviews. The `HELD_OUT` reviews are read once, after training.
+decay of the learning rate. Matrix products are in bfloat16: on a processor with instructions for
+it, a training step takes half the time of float32. Every batch is new to the model, so the accuracy
+printed during training is measured on unseen reviews. The `HELD_OUT` reviews are read once, after
+training.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ class Command:
     examples: str
     configure: Callable[[argparse.ArgumentParser], None]
     """Adds its options, in the groups "input", "model", "method" and "output"."""
+    rare: frozenset[str] = frozenset()
+    """Options that only --help-all shows, besides `options.RARE`."""
 
 
 EXPLAIN = """\
@@ -155,7 +157,7 @@ def select(parser: argparse.ArgumentParser) -> None:
 def _ks(text: str) -> tuple[int, ...]:
     """The type of --k."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(sorted({options.whole(part) for part in parts}))
+    return tuple(sorted({options.whole(part) for part in parts or [text]}))
 
 
 def _methods(text: str) -> tuple[str, ...]:
@@ -205,7 +207,7 @@ def _share(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise options.wrong("a share above 0 and up to 1", text)
+    raise options.wrong("a share above 0 and up to 1, such as 0.5", text)
 
 
 def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, steps: str) -> None:
@@ -243,7 +245,9 @@ Explain a graph network's prediction for one node by a connected subgraph of its
 the probability of its class after each edge, and the same for random subgraphs. Writes the result,
 a drawing and a page.
 
-The paper's network is trained first (or use --model and --weights). A graph is graph.npz, tensors
+The paper's network is trained first (or use --model and --weights). Objective log-probability is
+that of the predicted class; log-likelihood matches the probabilities of all classes, and is the
+default for models that weights do not remove edges from (attention). A graph is graph.npz, tensors
 as .pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
 EXPLAIN_NODE_EXAMPLES = """\
   greedypig explain-node graph.npz --node 42 --k 20
@@ -263,6 +267,86 @@ def explain_node(parser: argparse.ArgumentParser) -> None:
     for name, (default, text) in numbers.items():
         add = options.group(parser, "method").add_argument
         add(f"--{name}", type=options.whole, default=default, metavar="N", help=text)
+
+
+EXPLAIN_TEXT = """\
+Explain which few words, sentences or documents the output of a text model rests on: the class of a
+text, or the answer of a language model. Prints the text with the selected parts in order, and the
+output with only these, with the rest really deleted, and without these. Writes NAME.gpig and
+NAME.html.
+
+A text is given as it is, as a file, or as - for standard input; a .json file with messages is a
+chat. A plain text goes to the classifier minilm-imdb. A context with a question, a chat, or a text
+with --answer goes to smollm2-135m-instruct, whose own answer is explained where none is given.
+Objectives are those of greedypig explain for classifiers, and log-probability for language models.
+Absent features are masked in the attention, or have neutral embeddings. --compare runs several
+methods and writes the folder NAME-comparison."""
+EXPLAIN_TEXT_EXAMPLES = """\
+  greedypig explain-text review.txt
+  greedypig explain-text --context docs/ --question Who?
+  greedypig explain-text chat.json --per-sentence --json"""
+LANGUAGE, CLASSIFIER = "smollm2-135m-instruct", "minilm-imdb"
+"""The models for questions, chats and answers, and for plain texts."""
+TEXT_METHODS = (
+    *("greedy-pig", "sequential-gradient", "ig", "gradient-input", "leave-one-out", "attention"),
+    *("context-cite", "captum-layer-ig", "captum-ablation", "captum-shapley", "random"),
+)
+TEXT_FEATURES = ("tokens", "words", "sentences", "paragraphs", "documents", "messages")
+TEXT_ABSENT = (
+    *("masked", "deleted", "embedding", "mask-embedding", "pad-embedding", "zero-embedding"),
+    "mean-embedding",
+)
+TEXT_RARE = frozenset(
+    (
+        "--class",
+        "--objective",
+        "--absent",
+        "--methods",
+        "--per-sentence",
+        "--truncate",
+        "--seed",
+        "--device",
+    )
+)
+"""Options that only --help-all shows, besides those of all commands."""
+
+
+def explain_text(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `greedypig explain-text`."""
+    add = options.group(parser, "input").add_argument
+    words = "a text, a file, a chat as .json, or - (standard input)"
+    add("texts", nargs="*", metavar="TEXT", help=words)
+    words = "documents to answer from: files, or folders of text files"
+    add("--context", nargs="+", metavar="PATH", help=words)
+    add("--question", metavar="TEXT", help="to answer from the context; or give it as TEXT")
+    add("--truncate", action="store_true", help="leave out what does not fit the model")
+    add = options.group(parser, "model").add_argument
+    words = f"a folder of transformers, or a name (default: {LANGUAGE} or {CLASSIFIER})"
+    add("--model", metavar="NAME", help=words)
+    add("--answer", metavar="TEXT", help="an answer to explain (default: the model's own)")
+    words = "explain this text in the answer, or its Nth sentence"
+    add("--part", metavar="TEXT|N", help=words)
+    add("--per-sentence", action="store_true", help="explain each sentence of the answer by itself")
+    add("--class", dest="class_", metavar="CLASS", help="class by number or name (default: top)")
+    words = "what to maximise (default: softmax, or log-probability of an answer)"
+    add("--objective", metavar="NAME", help=words)
+    words = f"how features are absent: {', '.join(TEXT_ABSENT)} (default: masked)"
+    add("--absent", choices=TEXT_ABSENT, default="masked", metavar="NAME", help=words)
+    add("--device", metavar="NAME", default="cpu", help="cpu, cuda, mps (default: cpu)")
+    add = options.group(parser, "method").add_argument
+    words = f"{', '.join(TEXT_FEATURES)} (default: chosen)"
+    add("--features", choices=TEXT_FEATURES, metavar="NAME", help=words)
+    words = f"{', '.join(TEXT_METHODS)} (default: greedy-pig)"
+    add("--method", choices=TEXT_METHODS, metavar="NAME", help=words)
+    words = "select N features (default: until the output is reached)"
+    add("--k", type=options.whole, metavar="N", help=words)
+    add("--budget", type=options.whole, metavar="N", help="take at most N gradients")
+    add("--compare", action="store_true", help="run several methods and compare them")
+    words = "methods of --compare (default: all of --method; Captum's where it is installed)"
+    add("--methods", type=options.names_of(TEXT_METHODS), metavar="A,B,…", help=words)
+    options.add_rounds(parser, "6", "8")
+    add("--seed", type=options.seed, metavar="N", default=0, help="seed of everything random")
+    options.add_output(parser, "folder, or NAME.html of one text (default: here)", "PATH")
 
 
 REPORT = """\
@@ -313,6 +397,13 @@ COMMANDS = {
         EXPLAIN_NODE,
         EXPLAIN_NODE_EXAMPLES,
         explain_node,
+    ),
+    "explain-text": Command(
+        "the few words or sources that a text's class or an answer rests on",
+        EXPLAIN_TEXT,
+        EXPLAIN_TEXT_EXAMPLES,
+        explain_text,
+        TEXT_RARE,
     ),
     "report": Command(
         "the interactive page again, from a result's file alone",

@@ -47,7 +47,7 @@ from .terminal import BOLD, Bar, Terminal, duration
 
 EXPECTED = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)
 """Reasons to stop that need no mention."""
-LIKELIHOOD, JUDGE = "--objective log-likelihood", "a second network (--judge)"
+JUDGE = "a second network (--judge)"
 UNSTABLE = "Try more --rounds, and compare what is selected first."
 DRAW: dict[str, Any] = {
     "kept": plots.kept,
@@ -348,7 +348,7 @@ def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> 
     if fall is not None:
         terminal.caution(f"{fall} {UNSTABLE}", 2)
     elif excess is not None:
-        advice = verdicts.advice(notes, LIKELIHOOD, JUDGE)
+        advice = verdicts.advice(notes, JUDGE)
         terminal.caution(f"{excess} {advice}".rstrip(), 2)
     why = "" if a.stop in EXPECTED else f" ({a.stop})"
     terminal.say(f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}{why}", indent=2)
@@ -393,7 +393,7 @@ def show_photos(terminal: Terminal, results: Sequence[gp.Attribution], where: Pa
         advised = next((n for n in higher if n.advises_log_likelihood), higher[0])
         text = (
             f"{count(len(higher), 'photo')} with a part of the features that gives a higher "
-            f"probability than the whole photo. {verdicts.advice(advised, LIKELIHOOD, JUDGE)}"
+            f"probability than the whole photo. {verdicts.advice(advised, JUDGE)}"
         )
         terminal.caution(text.rstrip())
 

@@ -72,8 +72,9 @@ def _edges(
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
 
     def watch(run: Any) -> None:
-        if session.run is None and "note" in run.about:
-            job.terminal.note(run.about["note"])
+        note = run.notes(0)[0].get("note")
+        if session.run is None and note:
+            job.terminal.note(note)
         session(run)
 
     named = {"rounds", "schedule"} & set(knobs)

@@ -57,7 +57,7 @@ class GraphJob:
         self.folder = outputs.result_folder(args.out, f"{self.graph.name}-{ending}")
 
     def _read_graph(self) -> Graph:
-        """The graph that the command line names; corrections to it are printed."""
+        """The graph that the command line names."""
         args, device = self.args, options.device(self.args.device)
         with wrong_command():
             graph = load_graph(
@@ -69,8 +69,6 @@ class GraphJob:
             )
         if graph.m == 0:
             raise UsageError(f"Expected edges in {graph.name} (got none).")
-        for note in graph.notes:
-            self.terminal.note(f"{graph.name}: {note}")
         return graph.to(device)
 
     def files(self, *names: str) -> list[Path]:
@@ -109,8 +107,10 @@ class GraphJob:
         with wrong_command():
             if args.model is not None or args.weights is not None:
                 self.network = self._given_network(list(own))
+                self._print_notes()
                 return
             training = Training(graph, Recipe.of(graph, **own), seed=args.seed)
+        self._print_notes()
         file, partial, name = self.folder / MODEL, self.folder / PARTIAL, training.name
         facts, saved = training.identity(), _facts(file)
         if {k: saved.get(k) for k in facts} == facts:  # Training gives the same again.
@@ -132,6 +132,11 @@ class GraphJob:
         save_model(training.model, file, json.dumps(facts))
         partial.unlink(missing_ok=True)
         self.network = Network(training.model, name, facts, file)
+
+    def _print_notes(self) -> None:
+        """What was corrected in the graph, once nothing is wrong with the command."""
+        for note in self.graph.notes:
+            self.terminal.note(f"{self.graph.name}: {note}")
 
     def _given_network(self, training: Sequence[str]) -> Network:
         args, graph = self.args, self.graph

@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from shutil import get_terminal_size
 from types import ModuleType
@@ -41,6 +42,14 @@ SENTENCES = {
     r"^unrecognized arguments: (.*)": r"Expected options of this command (got \1)",
 }
 """Messages of argparse, and how they are worded here."""
+MEANT = {
+    **dict.fromkeys(("--target", "--label", "--y"), ("--class", "--node", "--label")),
+    **dict.fromkeys(("--features", "--columns", "--top", "--n"), ("--k", "--keep")),
+    "--k": ("--keep",),
+    **dict.fromkeys(("--output", "--output-dir", "-o"), ("--out",)),
+    **dict.fromkeys(("--gpu", "--cuda"), ("--device",)),
+}
+"""Options that other programs have, and what they may be here, if the command has it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -166,7 +175,8 @@ def _configure(parser: argparse.ArgumentParser, command: Command) -> None:
     needed = [action for action in parser._actions if action.required]
     words = " ".join(" ".join([*a.option_strings, str(a.metavar)]) for a in needed)
     parser.usage = f"%(prog)s [options] {words}"
-    hidden = {a: a.help for a in parser._actions if options.RARE & set(a.option_strings)}
+    rare = options.RARE | command.rare
+    hidden = {a: a.help for a in parser._actions if rare & set(a.option_strings)}
     for action in hidden:
         action.help = argparse.SUPPRESS
     add("--help-all", action=_HelpAll, hidden=hidden, text=command.description)
@@ -220,10 +230,21 @@ class _Parser(argparse.ArgumentParser):
         for pattern, ours in SENTENCES.items():
             message = re.sub(pattern, ours, message)
         names = re.search(r"(?:one of|among) (.*) \(got", message)
-        known = self._option_string_actions if names is None else re.split("[', ]+", names[1])
         word = re.search(r"\(got '?([^\s'=)]{2,})", message)
-        hint = "" if word is None else did_you_mean(word[1], known)
+        hint = ""
+        if word is not None and names is not None:
+            hint = did_you_mean(word[1], re.split("[', ]+", names[1]))
+        elif word is not None:
+            hint = self._option_like(word[1])
         raise UsageError(f"{message}.{hint} Try '{self.prog} --help'.")
+
+    def _option_like(self, word: str) -> str:
+        """The end of an error about an unknown option."""
+        known = self._option_string_actions
+        meant = [option for option in MEANT.get(word, ()) if option in known]
+        # Without the dashes, which would make any two options look alike.
+        near = get_close_matches(word.lstrip("-"), [option.lstrip("-") for option in known], 1)
+        return "".join(f" Did you mean '{o}'?" for o in [*meant, *(f"--{n}" for n in near)][:1])
 
 
 @contextmanager

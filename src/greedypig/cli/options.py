@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import greedypig as gp
 
+from ..core.errors import did_you_mean
 from .failures import UsageError
 
 if TYPE_CHECKING:
@@ -151,7 +152,10 @@ def features(text: str) -> Any:
         return gp.superpixels()
     if kind in makers and number.isdecimal() and int(number) > 0:
         return makers[kind](int(number))
-    raise UsageError(f"Expected --features as one of {', '.join(FEATURES)} (got {text!r}).")
+    raise UsageError(
+        f"Expected --features as one of {', '.join(FEATURES)} (got {text!r})."
+        f"{did_you_mean(text, FEATURES)}"
+    )
 
 
 def baseline(text: str) -> Any:
@@ -168,6 +172,7 @@ def _baseline(text: str) -> str | float:
     except ValueError:
         raise UsageError(
             f"Expected --baseline as a number or one of {', '.join(BASELINES)} (got {text!r})."
+            f"{did_you_mean(text, BASELINES)}"
         ) from None
 
 

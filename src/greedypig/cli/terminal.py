@@ -66,6 +66,10 @@ class Terminal:
         """A paragraph for people, in lines of the terminal's width; long names stay whole."""
         self._print(styled(_filled(text, self.width, indent), style), soft_wrap=True)
 
+    def text(self, text: Text) -> None:
+        """A text with colours of its own, in lines of the terminal's width."""
+        self._print(text)
+
     def table(
         self, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], names: int = 1
     ) -> None:

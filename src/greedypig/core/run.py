@@ -29,7 +29,7 @@ from .scorers import cost_of
 from .stopping import Stop, StopReason, as_stop
 
 MOST_SUBSETS = 20_000_000
-Notes = tuple[Mapping[str, Any], Mapping[str, Tensor]]
+FactsAndTensors = tuple[Mapping[str, Any], Mapping[str, Tensor]]
 """Facts and tensors, as `Attribution.with_notes` takes them."""
 ALL = -1
 """Stands for the number of rounds after which everything would be selected."""
@@ -54,7 +54,7 @@ class Run:
         seed: int = 0,
         settings: Sequence[Mapping[str, Any]] = (),
         provenance: Sequence[Mapping[str, Any]] = (),
-        notes: Callable[[int], Notes] = lambda problem: ({}, {}),
+        notes: Callable[[int], FactsAndTensors] = lambda problem: ({}, {}),
         resume: Attribution | None = None,
     ) -> None:
         seed = whole(seed)

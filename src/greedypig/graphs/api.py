@@ -16,7 +16,7 @@ from ..core.errors import InvalidInput
 from ..core.methods import InRounds, as_method
 from ..core.numbers import check_count, whole
 from ..core.objective import Objective
-from ..core.run import Notes, Run
+from ..core.run import FactsAndTensors, Run
 from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, two_sided
@@ -108,7 +108,7 @@ def explain_edges(
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         search: dict[str, Any] = {"features": graph.features(), "k": k, "stop": stop, "seed": seed}
         watch: Any = (resume, checkpoint, progress)
-        notes: Notes = {}, {"edge_index": graph.edge_index.int()}
+        notes: FactsAndTensors = {}, {"edge_index": graph.edge_index.int()}
         g = edges.objective(target)
         g = both_sides(g) if target.both else g
         return _finished(model, edges, target, g, method, watch, notes, search, {})
@@ -196,7 +196,7 @@ def explain_node(
         ids = centres.tolist() if len(centres) > 1 else int(centres)
         columns = around.columns[: around.reaching]
         tensors = {"edge_index": indexed.edge_index[:, columns].int(), "edges": columns}
-        notes: Notes = {"note": note} if note else {}, tensors
+        notes: FactsAndTensors = {"note": note} if note else {}, tensors
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
         search: dict[str, Any] = {"features": features, "k": k, "stop": stop, "seed": seed}
         watch: Any = (resume, checkpoint, progress)
@@ -227,7 +227,7 @@ def _finished(
     objective: Objective,
     method: Any,
     watch: tuple[Any, Path | None, Callable[[Run], object] | None],
-    notes: Notes,
+    notes: FactsAndTensors,
     search: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> Attribution:

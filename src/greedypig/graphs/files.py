@@ -99,8 +99,8 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
     edges = path if path.name.endswith(ENDINGS) else table_in(path, "edges")
     if edges is None and (nodes is not None or label is not None):
         raise InvalidInput(
-            "Expected a table of nodes, or the name of its label, beside an edge list alone "
-            f"(got it beside {path.name})."
+            "Expected a table of nodes, or the name of its label, only beside an edge list "
+            f"(got {path.name})."
         )
     if edges is not None:
         nodes = nodes or table_in(path, "nodes")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
@@ -113,12 +113,32 @@ def explain_photo(
     run.finish(checkpoint, progress)
     check_not_flat(run)
     a = ordered(run.results()[0], features, ranking)
-    absent = ",".join(map(str, baseline)) if isinstance(baseline, list) else str(baseline)
-    networks = (network, name, photo_title(objective), baseline, absent, second, judge_name)
-    notes = PhotoNotes(*networks, batch_size, ranking)
-    if isinstance(resume, Attribution) and notes.are_in(resume, a):
+    # A counterfactual is measured without the features, anything else with them alone.
+    removing = objective == "counterfactual"
+    if isinstance(resume, Attribution) and _is_noted(resume, a, removing, judge_name):
         return resume
-    return notes.add(a, photo, Path(source).name or "photo")
+    absent = baselines.resolve(baseline, photo, Layout.of(photo), network)
+    with torch.no_grad():
+        rows = [network(b.to(photo).view_as(photo).unsqueeze(0))[0].double() for b in absent]
+    nothing = [float(torch.softmax(row, 0)[a.settings["target"]]) for row in rows]
+    curves, shares = _curves(network, photo, a, removing, second, baseline, batch_size)
+    if "second-opinion" in curves:
+        curves["second-opinion"]["judge"] = judge_name
+    return a.with_notes(
+        {
+            "source": Path(source).name or "photo",
+            "model": name,
+            "baseline": ",".join(map(str, baseline if isinstance(baseline, list) else [baseline])),
+            "objective": photo_title(objective),
+            "ranking": ranking if is_one_shot(a) else "order",
+            "curves": curves,
+            "kept": {} if removing else shares,
+            "removed": shares if removing else {},
+            "nothing": fmean(nothing),
+            "judge": judge_name,
+            "command": "",
+        }
+    )
 
 
 def photo_objective(text: Any, model: ImageModel) -> Any:
@@ -156,91 +176,49 @@ def _network(model: str | ImageModel) -> tuple[ImageModel, str]:
     return model, str(getattr(model, "name", None) or type(model).__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class PhotoNotes:
-    """What is measured and noted beside the explanation of a photo."""
+def _is_noted(saved: Attribution, a: Attribution, removing: bool, judge: str | None) -> bool:
+    """Is the saved result the finished `a`, and does it have its notes already?"""
+    same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
+    kind = "deletion" if removing else "softmax"
+    noted = kind in saved.about.get("curves", {}) and "nothing" in saved.about
+    finished = saved.stop is not StopReason.RUNNING
+    return same and finished and noted and saved.about.get("judge") == judge
 
-    model: ImageModel
-    name: str
-    objective: str
-    baseline: Any
-    baseline_name: str
-    judge: ImageModel | None = None
-    judge_name: str | None = None
-    batch_size: Any = "auto"
-    ranking: str = "signed"
-    """The order of one-shot methods: by "absolute" or "signed" score."""
 
-    @property
-    def removing(self) -> bool:
-        """Is the prediction measured without the features, rather than with them alone?"""
-        return self.objective == "counterfactual"
+def _curves(
+    model: ImageModel,
+    x: Tensor,
+    a: Attribution,
+    removing: bool,
+    judge: ImageModel | None,
+    baseline: Any,
+    batch_size: Any,
+) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
 
-    def add(self, a: Attribution, x: Tensor, source: str) -> Attribution:
-        """The result with its curves and what else is known of the photo."""
-        target = int(a.settings["target"])
-        curves, shares = self.curves(a, x)
-        absent = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
-        with torch.no_grad():
-            rows = [self.model(b.to(x).view_as(x).unsqueeze(0))[0] for b in absent]
-        nothing = [float(torch.softmax(row.double(), 0)[target]) for row in rows]
-        return a.with_notes(
-            {
-                "source": source,
-                "model": self.name,
-                "baseline": self.baseline_name,
-                "objective": self.objective,
-                "ranking": self.ranking if is_one_shot(a) else "order",
-                "curves": curves,
-                "kept": {} if self.removing else shares,
-                "removed": shares if self.removing else {},
-                "nothing": fmean(nothing),
-                "judge": self.judge_name,
-                "command": "",
-            }
-        )
-
-    def are_in(self, saved: Attribution, a: Attribution) -> bool:
-        """Is the saved result the finished `a`, and does it have these notes already?"""
-        same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
-        kind = "deletion" if self.removing else "softmax"
-        noted = kind in saved.about.get("curves", {}) and "nothing" in saved.about
-        finished = saved.stop is not StopReason.RUNNING
-        return same and finished and noted and saved.about.get("judge") == self.judge_name
-
-    def curves(
-        self, a: Attribution, x: Tensor
-    ) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
-        """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
-
-        Of a counterfactual with those features switched off, else with them alone. Without an
-        order there is none.
-        """
-        if unranked(a) is not None:
-            return {}, {}
-        gaps = min(POINTS, x.numel() + 1) - 1
-        grid = [i / gaps for i in range(gaps + 1)]
-        points = sorted({*grid, *SHARES})
-        options: dict[str, Any] = {
-            "target": int(a.settings["target"]),
-            "baseline": self.baseline,
-            "batch_size": self.batch_size,
-            "ranking": "order",
-        }
-        if self.removing:
-            own = {"deletion": metrics.deletion(self.model, x, a, points=points, **options)}
-        else:
-            own = metrics.information_curves(self.model, x, a, points=points, **options)
-        where = [bisect_left(points, share) for share in grid]
-        curves = {name: _plain(curve, where) for name, curve in own.items()}
-        values = next(iter(own.values())).values
-        shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
-        if self.judge is not None:
-            measure = metrics.deletion if self.removing else metrics.softmax_information_curve
-            second = measure(self.model, x, a, points=grid, judge=self.judge, **options)
-            every = range(len(second.values))
-            curves["second-opinion"] = _plain(second, every) | {"judge": self.judge_name}
-        return curves, shares
+    removing: with those features switched off, else with them alone. Without an order there is
+    none.
+    """
+    if unranked(a) is not None:
+        return {}, {}
+    gaps = min(POINTS, x.numel() + 1) - 1
+    grid = [i / gaps for i in range(gaps + 1)]
+    points = sorted({*grid, *SHARES})
+    options: Any = {"baseline": baseline, "batch_size": batch_size, "ranking": "order"}
+    options["target"] = int(a.settings["target"])
+    if removing:
+        own = {"deletion": metrics.deletion(model, x, a, points=points, **options)}
+    else:
+        own = metrics.information_curves(model, x, a, points=points, **options)
+    where = [bisect_left(points, share) for share in grid]
+    curves = {name: _plain(curve, where) for name, curve in own.items()}
+    values = next(iter(own.values())).values
+    shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
+    if judge is not None:
+        measure = metrics.deletion if removing else metrics.softmax_information_curve
+        second = measure(model, x, a, points=grid, judge=judge, **options)
+        curves["second-opinion"] = _plain(second, range(len(second.values)))
+    return curves, shares
 
 
 def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:

@@ -107,6 +107,7 @@ def _in_range(index: int, classes: Sequence[str] | None) -> int:
     return index
 
 
+@functools.cache
 def _plain(name: str) -> str:
     return " ".join(re.sub(r"[-_]", " ", name).casefold().split())
 

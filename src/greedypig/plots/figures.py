@@ -14,6 +14,7 @@ from ..results.graph_notes import COMPRESSION, NODE
 from ..results.photo_notes import COMPARED, SECOND, Method, Notes, compared_curves
 from ..results.picture import ROUNDS, Picture, feature_word, share_word, unranked
 from ..results.table_notes import KEY as SELECTION
+from ..results.text_notes import TextNotes
 from .canvas import (
     KEY,
     KEY_BELOW,
@@ -32,6 +33,7 @@ from .charts import bars, curve, curve_of
 from .columns import selected_columns
 from .graphs import compression, node_panel
 from .pictures import heatmap, kept, order_map, without
+from .text import text_comparison, text_panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +46,7 @@ def panel(a: Attribution, *, share: float = 0.1) -> Figure:
     """One result at a glance.
 
     For a picture: the picture, what is kept of it (of a counterfactual: left of it), importance,
-    order of selection, and its curves. For graphs and tables of the command line: their own
+    order of selection, and its curves. For texts, graphs and tables: their own
     figures. For anything else: the first features by name and the curve.
     """
     kind = check(a).about.get("kind")
@@ -54,6 +56,9 @@ def panel(a: Attribution, *, share: float = 0.1) -> Figure:
         return node_panel(a)
     if SELECTION in a.about:
         return selected_columns(a)
+    text = TextNotes.of(a)
+    if text is not None and text.counts:
+        return text_panel(a, text)
     return _plain_panel(a) if Picture.of(a) is None else _picture_panel(a, share)
 
 
@@ -152,6 +157,8 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
         word = share_word(results)
         pictures: dict[str, Attribution] = {}
     elif isinstance(results, Mapping):
+        if results and all(TextNotes.of(check(a)) is not None for a in results.values()):
+            return text_comparison(results)
         rows = [_own_row(str(name), check(a)) for name, a in results.items()]
         pictures = {str(n): a for n, a in results.items() if Picture.of(a) is not None}
         first = next(iter(results.values()), None)

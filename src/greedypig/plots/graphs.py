@@ -155,7 +155,7 @@ def node_panel(a: Attribution) -> Figure:
     _subgraph(left, node)
     values = [node.alone, *node.values]
     ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
-    level(ax, node.full, f"all {node.around:,} edges within reach: {node.full:.3f}", (4, 3))
+    level(ax, node.full, f"all edges: {node.full:.3f}", (4, 3))
     ax.legend(**KEY, loc="lower right")
     plain(ax)
     ax.set_ylim(0, 1.03)

@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from math import isfinite
 from pathlib import Path
@@ -36,6 +36,7 @@ from ..results.picture import (
     unranked,
 )
 from ..results.summary import Comparison, Summary
+from ..results.text_notes import COLUMNS, Piece, Ranked, TextNotes, compared, shortened
 from ..results.verdicts import answer_of, cautions_of
 from ..results.wording import chance_cell, count, percent, short_percent, shown
 from .page import write
@@ -49,6 +50,8 @@ SHARE = 0.1
 """The share of the features that a picture keeps, where no curve says how many are needed."""
 LARGEST, THUMB = 224, 112
 """Pixels of a picture's longer side, alone and in a row of many."""
+MARKED, AROUND = 40, 120
+"""Selected parts of a text that are marked, and characters shown around them."""
 WIDE, HIGH = 210, 110
 """Size of the small curve."""
 
@@ -95,15 +98,17 @@ def result_html(a: Attribution) -> str:
     picture = Picture.of(a) if reason is None else None
     pictures = [] if picture is None else _pictures(a, notes, picture)
     comparison = {m.name: m.numbers for m in notes.methods}
+    text = TextNotes.of(a) if reason is None else None
     return _render(
         "notebook_result.html",
-        heading=_heading(a, notes),
+        heading=_heading(a, notes) if text is None else _text_heading(text),
         answer=reason or answer_of(a),
         facts=_facts(a),
         pictures=pictures,
-        bars=None if reason or pictures else _bars(a),
+        passage=[] if text is None else _passage(text),
+        bars=None if reason or pictures or text else _bars(a),
         curve=None if reason else _curve(a, notes),
-        methods=_numbers(comparison),
+        methods=_numbers(comparison) or (_ranked(text.methods) if text else None),
         cautions=cautions_of(a),
     )
 
@@ -133,7 +138,17 @@ def summary_html(summary: Summary) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """Several methods' results on one input, side by side."""
     first = next(iter(comparison.values()))
-    notes = Notes.of(first)
+    notes, text = Notes.of(first), TextNotes.of(first)
+    if text is not None:
+        rows = {name: Ranked(**row) for name, row in compared(comparison).items()}
+        return _render(
+            "notebook_comparison.html",
+            heading=_text_heading(text),
+            pictures=[],
+            methods=_ranked(rows),
+            orders=[(name, text.first(row)) for name, row in rows.items()],
+            word=text.unit,
+        )
     pictures = []
     for name, a in comparison.items():
         picture = Picture.of(a) if unranked(a) is None else None
@@ -162,6 +177,27 @@ def _heading(a: Attribution, notes: Notes) -> str:
     parts = [notes.label, None if notes.probability is None else chance_cell(notes.probability)]
     text = " ".join(part for part in parts if part)
     return text or f"{a.features.count:,} {feature_word(a, a.features.count)}"
+
+
+def _text_heading(text: TextNotes) -> str:
+    what = f"“{shortened(text.explained, 120)}”"
+    return what if text.probability is None else f"{what} {chance_cell(text.probability)}"
+
+
+def _passage(text: TextNotes) -> list[tuple[Piece, str]]:
+    """The text around its selected parts, each with the strength of its colour in percent."""
+    chosen = text.order[: min(text.start, MARKED)]
+    return [
+        (piece, f"{8 * int(text.levels[piece.place - 1 : piece.place] or 1)}")
+        for piece in text.passage(chosen, AROUND)
+    ]
+
+
+def _ranked(methods: Mapping[str, Ranked]) -> dict[str, Any] | None:
+    """A table of methods on a text."""
+    heads = [head for head, _ in COLUMNS.values()]
+    rows = [(name, row.cells) for name, row in methods.items()]
+    return {"heads": heads, "rows": rows} if rows else None
 
 
 def _facts(a: Attribution) -> str:

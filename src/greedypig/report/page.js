@@ -256,6 +256,73 @@
     grow();
   }
 
+  // The parts of a text: how many are kept, by which method, and what the model then gives.
+  const words = (t) => {
+    const slider = $("parts-k"), chosen = $("parts-method"), region = $("passage");
+    const elements = new Map(all("[data-part]").map((part) => [Number(part.dataset.part), part]));
+    const first = chosen ? chosen.selectedIndex : 0;
+    let method, places, at = 0;
+    const shown = (g) => (Math.abs(g) >= 100 ? g.toFixed(1) : g.toFixed(3)).replace("-", "−");
+    const value = (g) => (!t.log ? shown(g) : `${shown(g)}` +
+      (t.tokens > 1 ? ` (${Math.exp(g / t.tokens).toFixed(3)} a token)` : ` (probability ${Math.exp(g).toFixed(3)})`));
+    const choose = (i) => {
+      method = t.methods[i];
+      places = new Map(method.order.map((feature, place) => [feature, place + 1]));
+    };
+    const draw = () => {
+      const k = Number(slider.value);
+      for (const [feature, part] of elements) {
+        const place = places.get(feature) ?? Infinity, on = place <= k;
+        part.className = on ? `part on g${method.levels[place - 1] ?? 1}` : "part off";
+        part.dataset.place = on ? place : "";
+      }
+      const about = method.counts.includes(k) ? "" : "about ";
+      const values = t.titles.map((title, i) => {
+        const g = method.counts.length > 1 ? read(method.counts, method.values[i], k) : null;
+        return g === null ? null : `${title} ${about}${value(g)}`;
+      }).filter(Boolean);
+      const whole = method.values[0].at(-1);
+      if (whole !== undefined && values.length) values.push(`all ${t.unit[1]} ${value(whole)}`);
+      const text = `${count(k)} of ${count(t.count)} ${t.unit[t.count === 1 ? 0 : 1]}` +
+        (k === method.enough ? ", which is enough" : "") + (values.length ? `: ${values.join("; ")}` : "");
+      $("parts-told").textContent = `${text}.`;
+      slider.setAttribute("aria-valuetext", text);
+      if (!chosen || chosen.selectedIndex === first) settle(k / t.count);
+    };
+    const inspect = (part) => {
+      for (const other of all(".part.at")) other.classList.remove("at");
+      part.classList.add("at");
+      const place = places.get(Number(part.dataset.part)), twin = part.dataset.twin;
+      at = place ?? at;
+      const late = place > t.selected && (!chosen || chosen.selectedIndex === first);
+      const text = part.textContent.replace(/\s+/g, " ");
+      $("parts-place").textContent = `“${text.length > 90 ? `${text.slice(0, 89)}…` : text}”: ` +
+        (place === undefined ? "not among the first" : `number ${count(place)} of ${count(t.count)} by ${method.name}`) +
+        (late ? ", ranked by the last score only" : "") + (twin ? `; like number ${twin}` : "") + tip(place) + ".";
+    };
+    const tip = (place) => (place !== undefined && (!chosen || chosen.selectedIndex === first) && t.tips[place - 1]
+      ? `; ${t.tips[place - 1]}` : "");
+    slider.addEventListener("input", draw);
+    follow = (share) => { slider.value = Math.round(share * t.count); draw(); };
+    if (chosen) chosen.addEventListener("input", () => { choose(chosen.selectedIndex); draw(); });
+    region.addEventListener("pointerover", (event) => {
+      const part = event.target.closest("[data-part]");
+      if (part) inspect(part);
+    });
+    region.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      const part = step && elements.get(method.order[at + step - 1]);
+      if (!step) return;
+      event.preventDefault();
+      if (!part) return;
+      inspect(part);
+      part.scrollIntoView({ block: "nearest" });
+    });
+    choose(first);
+    draw();
+  };
+  if (data.text) words(data.text);
+
   // Methods side by side: one slider for all pictures.
   const compare = async (c) => {
     const [channels, height, width] = c.shape, places = height * width;

@@ -22,6 +22,7 @@ from ..results.picture import (
     unranked,
 )
 from ..results.table_notes import ColumnNotes
+from ..results.text_notes import TextNotes
 from ..results.wording import shown
 from .chart import Chart, share_chart
 from .columns import columns_html
@@ -29,6 +30,7 @@ from .explore import compared_data, explorer, explorer_data, start_share
 from .graphs import compression_html, node_html
 from .parts import compared, details, first_features
 from .render import render
+from .text import text_html
 
 SUMMARISED = (0.01, 0.05, 0.1)
 """Shares of the features that the summary names."""
@@ -52,6 +54,8 @@ def html(a: Attribution) -> str:
         return node_html(a, notes, node)
     if (selection := ColumnNotes.of(a)) is not None:
         return columns_html(a, notes, selection)
+    if (text := TextNotes.of(a)) is not None and unranked(a) is None:
+        return text_html(a, notes, text)
     return _photo_html(a, notes)
 
 

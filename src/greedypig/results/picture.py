@@ -22,6 +22,7 @@ from ..core.stopping import StopReason
 from .curve import Curve
 from .graph_notes import edge_labels
 from .photo_notes import Notes
+from .text_notes import KIND, SINGULAR
 
 GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "feature"."""
@@ -199,7 +200,8 @@ def feature_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
     if edges is not None and edges.shape == (2, features.count):
         return [f"{u} – {v}" for u, v in edges[:, list(indices)].T.tolist()]
     if features.names is not None:
-        return [features.names[i] for i in indices]
+        names = [features.names[i] for i in indices]
+        return [" ".join(n.split()) for n in names] if a.about.get("kind") == KIND else names
     if (labels := edge_labels(a, indices)) is not None:
         return labels
     if features.kind == "elements":
@@ -220,6 +222,8 @@ def feature_word(a: Attribution, count: int = 2) -> str:
         word = "edge"
     elif kind == "table" and word == "feature":
         word = "column"
+    elif kind == KIND:
+        word = SINGULAR.get(str(a.about.get("unit")), word)
     elif name in GROUPS and word == "group":
         word = name
     return word if count == 1 else f"{word}s"

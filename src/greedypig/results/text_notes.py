@@ -3,14 +3,15 @@ with the best features alone and without them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from math import exp, log
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from math import ceil, exp, log
+from typing import Any, ClassVar, NamedTuple
 
 from ..core.attribution import Attribution
 from .reader import read
-from .wording import chance, count, shown
+from .wording import chance, chance_cell, count, percent, shown
 
 KIND = "text"
 SINGULAR = {
@@ -22,8 +23,58 @@ SINGULAR = {
     "messages": "message",
     "spans": "part",
 }
-KNOWN = 0.1
+COLUMNS = {
+    "only_area": ("only these ↑", "{:.3f}"),
+    "without_area": ("without these ↓", "{:.3f}"),
+    "enough": ("enough ↓", "{:,.0f}"),
+    "gradients": ("gradients", "{:,.0f}"),
+    "forwards": ("forwards", "{:,.0f}"),
+    "seconds": ("seconds", "{:,.1f}"),
+}
+"""What methods are compared by on a text: the heading of a column, and the format of its numbers.
+The first two are areas under G over the share of features, best first: only these present, and all
+but these. Enough is the smallest number of best features that reaches the output."""
+LEVELS = 5
+"""Strengths of a colour."""
+KNOWN = 0.05
 """An answer that gains no more than this share of its log-probability needs no context."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One method's features and numbers, in a comparison."""
+
+    order: tuple[int, ...] = ()
+    levels: str = ""
+    """A digit for each of the first features: how strong its colour is."""
+    counts: tuple[int, ...] = ()
+    only: tuple[float, ...] = ()
+    deleted: tuple[float, ...] = ()
+    without: tuple[float, ...] = ()
+    only_area: float | None = None
+    without_area: float | None = None
+    enough: int | None = None
+    gradients: int | None = None
+    forwards: int | None = None
+    seconds: float | None = None
+
+    @property
+    def cells(self) -> list[str]:
+        """The numbers of COLUMNS as they are written."""
+        pairs = ((getattr(self, key), form) for key, (_, form) in COLUMNS.items())
+        return [
+            "–" if number is None else form.format(number).replace("-", "−")
+            for number, form in pairs
+        ]
+
+
+class Piece(NamedTuple):
+    """A part of a text, as it is shown."""
+
+    text: str
+    place: int = 0
+    """In the order of selection, from 1; 0 for what is not selected."""
+    feature: int = -1
 
 
 @dataclass(frozen=True)
@@ -47,6 +98,8 @@ class TextNotes:
     """What a language model says."""
     answer_span: tuple[int, int] | None = None
     """The part of it that is explained."""
+    answer_tokens: int = 0
+    """How many tokens that part has."""
     generated: bool = False
     """Did the model say it itself?"""
     counts: tuple[int, ...] = ()
@@ -62,10 +115,14 @@ class TextNotes:
     reach: float = 0.95
     twins: tuple[tuple[int, int], ...] = ()
     """(feature, selected feature that it can stand in for)."""
+    documents: tuple[tuple[str, int, int], ...] = ()
+    """(name, start, end) of the documents of a context that have a name."""
     order: tuple[int, ...] = ()
+    selected: int = 0
+    levels: str = ""
     objective: str = ""
-    methods: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """The order of features by other methods, for a comparison."""
+    methods: Mapping[str, Ranked] = field(default_factory=dict)
+    """The features by several methods, for a comparison."""
 
     @staticmethod
     def of(a: Attribution) -> TextNotes | None:
@@ -73,9 +130,14 @@ class TextNotes:
         if a.about.get("kind") != KIND:
             return None
         notes = read(TextNotes, {**a.about, "answer_text": a.about.get("answer")}, "the notes")
-        order, objective = tuple(a.order.tolist()), str(a.settings.get("objective", ""))
-        objective = objective.removeprefix("two-sided ")  # What was measured is its g.
-        return replace(notes, order=order, objective=objective)
+        objective = str(a.settings.get("objective", ""))
+        return replace(
+            notes,
+            order=tuple(a.order.tolist()),
+            selected=a.selected,
+            levels=_levels(a),
+            objective=objective.removeprefix("two-sided "),  # What was measured is its g.
+        )
 
     @property
     def names(self) -> list[str]:
@@ -95,11 +157,78 @@ class TextNotes:
         """Is G a log-probability?"""
         return self.objective == "log-probability"
 
+    @property
+    def removing(self) -> bool:
+        """Are features removed from the text, rather than shown alone?"""
+        return self.objective == "counterfactual"
+
+    @property
+    def measured(self) -> dict[str, tuple[float, ...]]:
+        """What was measured at the counts, by its title."""
+        if self.removing:
+            titles = ("without these", "really deleted", "only these")
+        else:
+            titles = ("only these", "the rest deleted", "without these")
+        return dict(zip(titles, (self.only, self.deleted, self.without), strict=True))
+
+    @property
+    def quantity(self) -> str:
+        """What G is."""
+        if self.is_log:
+            return "log-probability"
+        return "probability" if self.objective == "softmax" else self.objective or "G"
+
+    @property
+    def what(self) -> str:
+        """What G is the value of."""
+        return f"“{self.explained}”" if self.answer_text is None else "the answer"
+
+    @property
+    def start(self) -> int:
+        """How many of the best features are shown at first."""
+        return self.enough or min(self.selected or len(self.order), 5)
+
     def value(self, g: float) -> str:
-        """G in words: a log-probability as the probability too."""
-        if self.objective == "softmax":
-            return chance(g)
-        return f"{shown(exp(g), 2)} (log {shown(g, 3)})" if self.is_log else shown(g, 3)
+        """G in words: a log-probability as the probability, unless that is very small."""
+        if self.objective == "softmax" or (self.is_log and exp(g) >= 0.001):
+            return chance(exp(g) if self.is_log else g)
+        return f"log p {shown(g, 3)}" if self.is_log else shown(g, 3)
+
+    def cell(self, g: float) -> str:
+        """G in a table, where all values are of one kind."""
+        return chance_cell(g) if self.objective == "softmax" else shown(g, 3)
+
+    def name(self, feature: int, most: int = 80) -> str:
+        """A feature's text in one line, not longer than this."""
+        start, end = self.spans[feature]
+        return shortened(self.text[start:end], most)
+
+    def document(self, feature: int) -> str:
+        """The name of the document that holds a feature; "" where it has none."""
+        place = self.spans[feature][0]
+        return next((name for name, a, b in self.documents if a <= place < b), "")
+
+    def passage(self, chosen: Sequence[int], room: int | None = None) -> list[Piece]:
+        """The explained text in pieces, the chosen features with their places.
+
+        room: characters around chosen features; what lies further away is left out.
+        """
+        places = {feature: place for place, feature in enumerate(chosen, 1)}
+        pieces, last = [], self.spans[0][0]
+        for feature, (start, end) in enumerate(self.spans):
+            if feature in places:
+                part = Piece(self.text[start:end], places[feature], feature)
+                pieces += [Piece(self.text[last:start]), part]
+                last = end
+        pieces.append(Piece(self.text[last : self.spans[-1][1]]))
+        if room is None:
+            return [piece for piece in pieces if piece.text]
+        ends = {0: "first", len(pieces) - 1: "last"}
+        cut = [
+            Piece(_cut(p.text, room if not p.place else 6 * room, ends.get(i, "")), *p[1:])
+            for i, p in enumerate(pieces)
+        ]
+        return [piece for piece in cut if piece.text]
 
     def at(self, values: tuple[float, ...], k: int) -> float | None:
         """The measured value of the first k features."""
@@ -112,10 +241,15 @@ class TextNotes:
 
     def answer(self) -> str:
         """2 of 14 sentences are enough for “…” (probability 0.31, all 0.33)."""
-        total, what = len(self.spans), f"“{_short(self.explained)}”"
+        total, what = len(self.spans), f"“{shortened(self.explained)}”"
         if not self.counts:
-            return f"The first of {self.unit_of(total)} for {what}: “{_short(self._name(0))}”."
+            return f"The first of {self.unit_of(total)} for {what}: “{self.name(self.order[0])}”."
         full = self.value(self.only[-1])
+        if self.removing:
+            part = f"Without {self.start:,} of {self.unit_of(total)}"
+            moved = self.at(self.only, self.start)
+            moved = self.only[-1] if moved is None else moved
+            return f"{part}, the prediction moves by {shown(moved, 3)} (without all by {full})."
         if self.needs_nothing:
             bare = self.value(self.only[0])
             return (
@@ -126,7 +260,7 @@ class TextNotes:
         value = self.at(self.only, self.enough)
         verb = "is" if self.enough == 1 else "are"
         part = f"{self.enough:,} of {self.unit_of(total)} {verb} enough for {what}"
-        named = f": “{_short(self._name(0))}”" if self.enough == 1 else ""
+        named = f": “{self.name(self.order[0])}”" if self.enough == 1 else ""
         return f"{part} ({self.value(value or 0.0)}, all {full}){named}."
 
     @property
@@ -135,7 +269,7 @@ class TextNotes:
         if len(self.only) < 2:
             return False
         bare, full = self.only[0], self.only[-1]
-        least = max(log(2), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
+        least = max(log(1.25), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
         return full - bare < least
 
     def cautions(self) -> list[str]:
@@ -159,17 +293,79 @@ class TextNotes:
                 )
         return lines
 
+    def compared_by(self) -> str:
+        """What the numbers of a comparison mean."""
+        return (
+            f"Only these, without these: the mean {self.quantity} over the share of {self.unit}, "
+            "best first (areas under the curves). Enough: the fewest that reach "
+            f"{percent(self.reach)} of the rise from nothing to everything. A gradient costs about "
+            "three forward passes."
+        )
+
+    def first(self, row: Ranked, most: int = 200) -> str:
+        """A method's first features, as many as fit."""
+        names = [f"{i} {self.name(f, 40)}" for i, f in enumerate(row.order[:12], 1)]
+        while len(names) > 1 and len(" · ".join(names)) > most:
+            names.pop()
+        return " · ".join(names)
+
     def twin_lines(self) -> list[str]:
         """“…” says the same as “…”."""
-        names = self.names
-        return [
-            f"“{_short(names[j])}” says the same as “{_short(names[i])}”." for j, i in self.twins
-        ]
-
-    def _name(self, place: int) -> str:
-        return self.names[self.order[place]]
+        verb = "can stand in for" if self.answer_text is None else "says the same as"
+        return [f"“{self.name(j)}” {verb} “{self.name(i)}”." for j, i in self.twins]
 
 
-def _short(text: str, most: int = 80) -> str:
+def shortened(text: str, most: int = 80) -> str:
+    """Text in one line, not longer than this."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else f"{flat[: most - 1].rstrip()}…"
+
+
+def _cut(text: str, room: int, end: str) -> str:
+    """Text of at most about twice this length, cut in the middle, or at an end, between words."""
+    if len(text) <= 2 * room + 3:
+        return text
+    head, tail = text[:room].rsplit(None, 1)[0], text[-room:].split(None, 1)[-1]
+    return {"first": f"… {tail}", "last": f"{head} …"}.get(end, f"{head} … {tail}")
+
+
+def _levels(a: Attribution) -> str:
+    """A digit for each selected feature, by its part of the largest gain; 0 for a loss."""
+    gains = a.feature_gains()[a.order[: a.selected]].tolist()
+    most = max((gain for gain in gains if gain > 0), default=1.0)
+    return "".join(str(max(1, ceil(LEVELS * g / most)) if g >= 0 else 0) for g in gains)
+
+
+def compared(results: Mapping[str, Attribution]) -> dict[str, Any]:
+    """The note "methods" of results of several methods on one text."""
+    notes = {name: TextNotes.of(a) for name, a in results.items()}
+    known = {name: each for name, each in notes.items() if each is not None and each.counts}
+    common = set.intersection(*(set(each.counts) for each in known.values())) if known else set()
+    rows = {}
+    for name, each in known.items():
+        a = results[name]
+        row = Ranked(
+            order=each.order,
+            levels=each.levels,
+            counts=each.counts,
+            only=each.only,
+            deleted=each.deleted,
+            without=each.without,
+            only_area=_area(each.counts, each.only, common),
+            without_area=_area(each.counts, each.without, common),
+            enough=each.enough,
+            gradients=a.gradients_used,
+            forwards=a.about.get("forwards"),
+            seconds=a.about.get("search_seconds", a.seconds),
+        )
+        rows[name] = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(row).items()}
+    return rows
+
+
+def _area(counts: Sequence[int], values: Sequence[float], at: set[int]) -> float | None:
+    """The area under the line through the values at these counts, over the share of features."""
+    points = [(c, v) for c, v in zip(counts, values, strict=True) if c in at]
+    if len(points) < 2:
+        return None
+    parts = ((b - a) * (v + w) / 2 for (a, v), (b, w) in pairwise(points))
+    return sum(parts) / (points[-1][0] - points[0][0])

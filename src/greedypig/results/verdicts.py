@@ -13,7 +13,6 @@ from .table_notes import ColumnNotes
 from .text_notes import TextNotes
 from .wording import chance, higher, short_percent, shown
 
-LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
 KINDS = (Compression, Explained, ColumnNotes, TextNotes)
 """Notes that answer for themselves, by `answer` and `cautions`; all others are photos' or rows'."""
@@ -80,7 +79,7 @@ def cautions_of(a: Attribution) -> list[tuple[str, str]]:
         parts = [
             "That is a fact about the model; it does not make the explanation better.",
             second_opinion(notes) or "",
-            advice(notes, judge="a second network, as a second opinion"),
+            advice(notes, "a second network, as a second opinion"),
         ]
         return [(part, " ".join(filter(None, parts))), *warnings]
     value = excess_value(a, feature_word(a)) if notes.curve is None else None
@@ -185,7 +184,7 @@ def second_opinion(notes: Notes) -> str | None:
     return f"As a second opinion, {judge} gives the same features {value:.3f}{beside}."
 
 
-def advice(notes: Notes, objective: str = LIKELIHOOD, judge: str = JUDGE) -> str:
+def advice(notes: Notes, judge: str = JUDGE) -> str:
     """What to do about a part that gives a higher probability; "" where all has been done, and for
     tables, graphs and set functions.
 
@@ -195,7 +194,7 @@ def advice(notes: Notes, objective: str = LIKELIHOOD, judge: str = JUDGE) -> str
         return ""
     ways, whole = [], "photo" if notes.kind == "image" else "input"
     if notes.advises_log_likelihood:
-        ways.append(f"use {objective} to match the {whole}'s own prediction")
+        ways.append(f"""use objective="log-likelihood" to match the {whole}'s own prediction""")
     if SECOND not in notes.curves:
         ways.append(f"check with {judge}")
     text = ", or ".join(ways)

@@ -136,7 +136,7 @@ class TableFile:
         """Convert the file to Parquet in this folder, unless it is Parquet or that was done."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        assert self._parquet
+        _ = self._parquet
 
     @cached_property
     def _parquet(self) -> tuple[Path, Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput
-from ..core.run import Notes
+from ..core.run import FactsAndTensors
 from .inputs import Example
 from .targets import levels_to_caller
 
@@ -23,7 +23,7 @@ PREDICTIONS = 5
 """The most probable classes that a result names."""
 
 
-def notes_of(model: Callable[..., Any], example: Example) -> Notes:
+def notes_of(model: Callable[..., Any], example: Example) -> FactsAndTensors:
     """Facts: the model's name; for a classifier the class, its probability and the most probable
     others. Tensors: the picture of the input and that of its baseline; else the input itself."""
     facts: dict[str, Any] = {"model": model_name(model)}

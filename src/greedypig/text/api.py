@@ -20,6 +20,7 @@ from ..core.run import ALL, Run
 from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
+from ..results.storage import load
 from ..results.text_notes import TextNotes
 from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS
 from ..tensors.run import check_checkpoint, saved_run, versions
@@ -35,8 +36,8 @@ REACH = 0.95
 """A set is enough where G(S) has risen by this share of the way from nothing to everything."""
 POINTS = 8
 """Sets of the best features that are measured once more, besides the set that is enough."""
-TWINS, LARGEST = 3, 4
-"""Features that are tried as twins of selected ones, and the largest set they are tried in."""
+TWINS, LARGEST = 2, 3
+"""Features that are tried as twins of a selected one, and selected ones that they are tried for."""
 
 
 def explain_text(
@@ -97,7 +98,8 @@ def explain_text(
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
             rule = Stop(value=problem.bar(REACH * sides))
-        saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
+        found = checkpoint is not None and Path(checkpoint).exists()
+        saved = load(checkpoint) if found and checkpoint is not None else None
         provenance = problem.provenance()
         run = Run(
             problem.maximised,
@@ -114,6 +116,13 @@ def explain_text(
         ends = torch.tensor([[problem.empty], [problem.bar(sides)]], dtype=torch.float64)
         run.values |= {0: ends[0], ALL: ends[1]}
         run.finish(checkpoint, progress)
+        if saved is not None and "counts" in saved.about and run.state.picks == saved.picks:
+            return saved  # It was finished and measured before.
+        problem.facts |= {
+            "forwards": problem.objective.forwards_used
+            + (0 if saved is None else int(saved.about.get("forwards", 0))),
+            "search_seconds": run.seconds,
+        }
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
@@ -237,6 +246,7 @@ class TextProblem:
         self.facts |= {
             "answer": said.text,
             "answer_span": list(said.span),
+            "answer_tokens": int(said.explained.sum()),
             "generated": answer is None,
         }
         if callable(objective):
@@ -274,10 +284,10 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     n, order = a.features.count, a.order.tolist()
     reached = a.reach(REACH)
     counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
-    tops = [order[:count] for count in counts]
-    values = problem.values(tops)
-    reaching = (c for c, v in zip(counts, values, strict=True) if v >= problem.bar(REACH))
-    enough = next(reaching, None) if problem.rise > 0 else None
+    curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
+    enough = _smallest(curve, order, problem) if problem.rise > 0 else None
+    counts = sorted(curve)
+    tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
     facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
@@ -289,33 +299,57 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     return a
 
 
+def _smallest(curve: dict[int, float], order: list[int], problem: TextProblem) -> int | None:
+    """The fewest of the best features that are enough, by halving the gap between measured counts.
+
+    What is measured on the way is added to the curve.
+    """
+    bar = problem.bar(REACH)
+    enough = next((count for count in sorted(curve) if curve[count] >= bar), None)
+    if enough is None:
+        return None
+    below = max((count for count in curve if count < enough), default=enough - 1)
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        (curve[middle],) = problem.values([order[:middle]])
+        below, enough = (below, middle) if curve[middle] >= bar else (middle, enough)
+    return enough
+
+
 def _counts(n: int) -> list[int]:
     """About POINTS counts from 1 to n, each about the same multiple of the one before."""
     return sorted({round(n ** (i / (POINTS - 1))) for i in range(POINTS)})
 
 
 def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]:
-    """[feature, selected feature] where the first can take the second's place in the set.
+    """[feature, selected feature that says the same].
 
-    Tried are the features outside of the set with the highest scores of the first round, in which
-    features that say the same still share theirs.
+    Feature j says the same as i, which was selected after P, if it does much of what i does,
+    G(P + j) − G(P) ≥ 1/4 · (G(P + i) − G(P)), and little more beside it,
+    G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). Tried are the features with the highest
+    scores of the first round, in which those that say the same still share their score.
     """
-    chosen = a.order[:enough].tolist()
-    if enough > LARGEST or a.first_scores is None:
+    order, first = a.order.tolist(), a.first_scores
+    if first is None:
         return []
-    best = torch.argsort(a.first_scores, descending=True, stable=True).tolist()
-    others = [i for i in best if i not in chosen and float(a.first_scores[i]) > 0][:TWINS]
-    if not others:
-        return []
-    lacking = [[i for i in chosen if i != out] for out in chosen]
-    values = problem.values([chosen, *lacking, *([*rest, j] for rest in lacking for j in others)])
-    whole, without, swapped = values[0], values[1 : 1 + enough], values[1 + enough :]
+    best = torch.argsort(first, descending=True, stable=True).tolist()
+    trials = []
+    for place in range(min(enough, LARGEST)):
+        before, i = order[:place], order[place]
+        others = [j for j in best if j not in order[: place + 1] and float(first[j]) > 0]
+        trials += [(before, i, j) for j in others[:TWINS]]
+    sets = [[*p, *more] for p, i, j in trials for more in ((), (i,), (j,), (i, j))]
+    values = problem.values(sets) if sets else []
     twins = []
-    for place, (out, bare) in enumerate(zip(chosen, without, strict=True)):
-        lost = whole - bare
-        for j, value in zip(others, swapped[place * len(others) :], strict=False):
-            if lost > 0.2 * problem.rise and value - bare >= 0.8 * lost:
-                twins.append([j, out])
+    for (_, i, j), place in zip(trials, range(0, len(values), 4), strict=True):
+        bare, with_i, with_j, both = values[place : place + 4]
+        matters = with_i - bare > 0.2 * problem.rise
+        if (
+            matters
+            and with_j - bare >= (with_i - bare) / 4
+            and both - with_i <= (with_j - bare) / 2
+        ):
+            twins.append([j, i])
     return twins
 
 

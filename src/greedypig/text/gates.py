@@ -85,6 +85,16 @@ class TextObjective(Objective):
             lambda points, _: measure(self.outputs(points)), start, end, batch_size=rows
         )
         self._neutral: Tensor | None = None
+        self._shared["forwards"] = 0
+
+    @property
+    def forwards_used(self) -> int:
+        """Forward passes of one text so far that no gradient was taken of."""
+        return self._shared["forwards"]
+
+    def count_forwards(self, number: int) -> None:
+        """Count forward passes that a scorer has taken itself."""
+        self._shared["forwards"] += number
 
     @property
     def removes(self) -> bool:
@@ -93,12 +103,18 @@ class TextObjective(Objective):
 
     def deleting(self) -> TextObjective:
         """The same question with absent features cut out of the text."""
+        return self.with_absent("deleted")
+
+    def with_absent(self, absent: str) -> TextObjective:
+        """The same question with features absent in another way."""
         return TextObjective(
-            self.model, self.prompt, self.answer, self.measure, "deleted", removing=self.removes
+            self.model, self.prompt, self.answer, self.measure, absent, removing=self.removes
         )
 
     def outputs(self, gates: Tensor) -> Tensor:
         """(m, n) gates → logits (m, classes), or log-probabilities of the answer (m, tokens)."""
+        if not gates.requires_grad:
+            self.count_forwards(len(gates))
         if self.absent == "deleted":
             return self._deleted(gates)
         if gates.requires_grad:  # The value LEAST with the gradient of the gate itself.
@@ -116,11 +132,12 @@ class TextObjective(Objective):
                 self.neutral.expand_as(embedded), embedded, each.unsqueeze(2).to(embedded)
             )
             inputs = {"inputs_embeds": mixed}
-        return self._read(inputs)
+        return self.read(inputs)
 
     def attention(self) -> Tensor:
         """(n,): the attention that the feature's tokens get, mean over layers, heads and what
         looks: the tokens that predict the answer, or the first token, which a classifier reads."""
+        self.count_forwards(1)
         module = self.model.module
         before = module.config._attn_implementation
         module.set_attn_implementation("eager")
@@ -131,8 +148,12 @@ class TextObjective(Objective):
             module.set_attn_implementation(before)
         mean = torch.stack([layer[0].mean(0) for layer in layers]).mean(0)
         looks = mean[:1] if self.answer is None else mean[-len(self.answer.ids) - 1 : -1]
-        total = mean.new_zeros(self.n + 1)
-        return total.index_add_(0, self.owners % (self.n + 1), looks.mean(0))[: self.n]
+        return self.summed(looks.mean(0))
+
+    def summed(self, each: Tensor) -> Tensor:
+        """(tokens,) → (n,): the sum over every feature's tokens."""
+        total = each.new_zeros(self.n + 1)  # The last is that of tokens of no feature.
+        return total.index_add_(0, self.owners % (self.n + 1), each)[: self.n]
 
     @property
     def neutral(self) -> Tensor:
@@ -183,13 +204,14 @@ class TextObjective(Objective):
         for row in (gates > 0.5).tolist():
             ids = self.prompt.ids(self.model, self.prompt.without_absent(row))
             ids = self._with_answer(ids if len(ids) else self.last)
-            rows.append(self._read({"input_ids": ids.unsqueeze(0)}))
+            rows.append(self.read({"input_ids": ids.unsqueeze(0)}))
         return torch.cat(rows)
 
     def _with_answer(self, ids: Tensor) -> Tensor:
         return ids if self.answer is None else torch.cat([ids, self.answer.ids])
 
-    def _read(self, inputs: dict[str, Any]) -> Tensor:
+    def read(self, inputs: dict[str, Any]) -> Tensor:
+        """Logits, or log-probabilities of the answer's tokens, for inputs of the model."""
         if self.answer is None:
             return self.model.outputs(**inputs).float()
         said = self.answer.ids

@@ -87,6 +87,8 @@ class TextModel:
 
 def load(model: Any, tokenizer: Any = None) -> TextModel:
     """The model, frozen: by name, by folder, of a pipeline, or with its tokenizer."""
+    if isinstance(model, TextModel):
+        return model
     name = None
     if isinstance(model, str | PathLike):
         name = fspath(model)

@@ -1,16 +1,19 @@
-"""Methods that texts are compared by: ContextCite and attention weights.
+"""Methods that texts are compared by: ContextCite, attention, gradient × input, and Captum's.
 
-ContextCite (Cohen-Wang et al. 2024) fits a sparse linear model to the values of random sets.
+ContextCite (Cohen-Wang et al. 2024) fits a sparse linear model to the values of random sets. Those
+of Captum score features as Captum defines absence: embeddings, or texts really shortened.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidType, MissingPackage
+from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.methods import METHODS
 from ..core.numbers import check_knobs
 from ..core.objective import Objective
@@ -57,11 +60,168 @@ class Attention:
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """The attention to each feature."""
-        if not isinstance(objective, TextObjective):
-            raise InvalidType(
-                "Expected a text for method 'attention' (got another input). Try gp.explain_text."
-            )
-        return objective.attention().to(mask).unsqueeze(0)
+        return as_text(objective, self.name).attention().to(mask).unsqueeze(0)
 
 
-METHODS |= {"context-cite": ContextCite, "attention": Attention}
+@dataclass(frozen=True)
+class GradientInput:
+    """Gradient × input: one gradient at the text, times the way from the neutral embedding."""
+
+    name = "gradient-input"
+    cost = 1
+
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """scores_i = Σ over the feature's tokens of (embedding − neutral) · ∂g/∂embedding."""
+        text = as_text(objective, self.name).with_absent("embedding")
+        scores = text.gradient(torch.ones_like(mask).unsqueeze(1), mask.new_ones(1))
+        objective.count_gradients(1)
+        return scores * (1 - mask)
+
+
+@dataclass(frozen=True)
+class CaptumLayerIG:
+    """Captum's LayerIntegratedGradients, from the embedding of the mask, pad or end token."""
+
+    steps: int = 50
+    name = "captum-layer-ig"
+
+    @property
+    def cost(self) -> int:
+        """One gradient a step."""
+        return self.steps
+
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The attributions of each feature's tokens, summed."""
+        text, attr = as_text(objective, self.name), captum_attr()
+        ids, layer = text.ids.unsqueeze(0), text.model.module.get_input_embeddings()
+        names = ("mask_token_id", "pad_token_id", "eos_token_id")
+        tokens = (getattr(text.model.tokenizer, name) for name in names)
+        neutral = next((token for token in tokens if token is not None), 0)
+        start = torch.where(text.owners < 0, text.ids, neutral).unsqueeze(0)
+
+        def forward(tokens: Tensor) -> Tensor:
+            return text.measure(text.read({"input_ids": tokens}))
+
+        parts = attr.LayerIntegratedGradients(forward, layer).attribute(
+            ids, start, n_steps=self.steps, internal_batch_size=max(2, text.rows)
+        )
+        objective.count_gradients(self.steps)
+        return text.summed(parts[0].sum(1).detach()).to(mask).unsqueeze(0) * (1 - mask)
+
+
+@dataclass(frozen=True)
+class CaptumAblation:
+    """Captum's LLMAttribution of FeatureAblation: the text without each feature."""
+
+    name = "captum-ablation"
+    cost = 0
+
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The fall of the answer's log-probability."""
+        return llm_scores(objective, mask, self.name, captum_attr().FeatureAblation)
+
+
+@dataclass(frozen=True)
+class CaptumShapley:
+    """Captum's LLMAttribution of ShapleyValueSampling: features added in random orders."""
+
+    orders: int = 5
+    name = "captum-shapley"
+    cost = 0
+
+    def __post_init__(self) -> None:
+        check_knobs(self, "orders")
+
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The mean gain of the answer's log-probability."""
+        drawn = objective.generator(0)
+
+        def orders(features: int, count: int) -> Iterator[list[int]]:
+            return (torch.randperm(features, generator=drawn).tolist() for _ in range(count))
+
+        def make(module: Any) -> Any:
+            method = captum_attr().ShapleyValueSampling(module)
+            method.permutation_generator = orders  # Captum's own draws from the global generator.
+            return method
+
+        return llm_scores(objective, mask, self.name, make, n_samples=self.orders)
+
+
+def as_text(objective: Objective, method: str) -> TextObjective:
+    """The objective, if it is a text's."""
+    if isinstance(objective, TextObjective):
+        return objective
+    raise InvalidType(
+        f"Expected a text for method {method!r} (got another input). Try gp.explain_text."
+    )
+
+
+def captum_attr() -> Any:
+    """The module `captum.attr`."""
+    try:
+        import captum.attr
+    except ImportError as error:
+        raise MissingPackage(
+            "Expected the package captum for this method (it is not installed). "
+            'Try pip install "greedypig[captum]".'
+        ) from error
+    return captum.attr
+
+
+def llm_scores(
+    objective: Objective,
+    mask: Tensor,
+    name: str,
+    make: Callable[[Any], Any],
+    **options: Any,
+) -> Tensor:
+    """Captum's scores of the features as parts of a template that are there or empty."""
+    text = as_text(objective, name)
+    if text.answer is None:
+        raise InvalidInput(
+            f"Expected a language model for method {name!r} (got a classifier). "
+            "Try method='leave-one-out' or 'captum-layer-ig'."
+        )
+    attr, prompt, model, calls = captum_attr(), text.prompt, text.model, 0
+
+    def written(*parts: str) -> str:
+        pieces, last = [], 0
+        for (start, end), part in zip(prompt.spans, parts, strict=True):
+            pieces += [prompt.text[last:start], part]
+            last = end
+        return "".join([*pieces, prompt.text[last:]])
+
+    class Tokens:
+        """The tokenizer as Captum calls it, without adding special tokens to a template."""
+
+        def encode(self, words: str, **_: Any) -> Tensor:
+            nonlocal calls
+            calls += 1
+            ids = prompt.ids(model, words)
+            return (ids if len(ids) else text.last).unsqueeze(0)
+
+        def __call__(self, *words: Any, **options: Any) -> Any:
+            return model.tokenizer(*words, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model.tokenizer, name)
+
+    inputs = attr.TextTemplateInput(written, prompt.names)
+    method = attr.LLMAttribution(make(model.module), Tokens())
+    with torch.no_grad():
+        result = method.attribute(
+            inputs, text.answer.ids, forward_in_tokens=False, use_cached_outputs=False, **options
+        )
+    text.count_forwards(calls)
+    each: Tensor = result.token_attr[text.answer.explained.to(result.token_attr.device)]
+    return each.sum(0).to(mask).unsqueeze(0) * (1 - mask)
+
+
+METHODS |= {
+    "context-cite": ContextCite,
+    "attention": Attention,
+    "gradient-input": GradientInput,
+    "captum-layer-ig": CaptumLayerIG,
+    "captum-ablation": CaptumAblation,
+    "captum-shapley": CaptumShapley,
+}

@@ -1,0 +1,198 @@
+"""The page of a text: the text with its selected parts, the output at each k, methods compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..core.attribution import Attribution
+from ..results import verdicts
+from ..results.photo_notes import Notes
+from ..results.text_notes import COLUMNS, Piece, Ranked, TextNotes
+from ..results.wording import shown
+from .chart import Chart, Level, Line
+from .parts import details, first_features
+from .render import Cell, render
+
+MOST = 6000
+"""Features that can be pointed at; in a longer text those that were selected first."""
+LISTED = 8
+"""First features of each method, side by side."""
+
+
+def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
+    """The whole page."""
+    charts = _charts(text) if len(text.counts) > 1 else []
+    first = first_features(a)
+    for row, feature in zip(first["rows"], text.order, strict=False):
+        row[1] = Cell(text.name(feature, 300), _remark(text, feature))
+    methods = text.methods or {a.method: _own(text)}
+    return render(
+        "text.html",
+        {"charts": [chart.data for chart in charts], "text": _data(text, methods, _tips(a))},
+        a=a,
+        text=text,
+        details=details(a, notes),
+        eyebrow=[notes.source, notes.model, a.method],
+        source=notes.source,
+        answer=verdicts.answer_of(a),
+        cautions=verdicts.cautions_of(a),
+        predictions=[(name, p, f"{p:.3f}") for name, p in notes.predictions],
+        pieces=_pieces(text),
+        before=text.text[: text.spans[0][0]],
+        after=text.text[text.spans[-1][1] :],
+        spoken=_spoken(text),
+        charts=charts[:1],
+        methods_charts=charts[1:],
+        first=first,
+        methods=list(methods),
+        compared=_compared(text),
+        lists=[(name, _list(text, row)) for name, row in text.methods.items()],
+        rows=_rows(text),
+    )
+
+
+def _own(text: TextNotes) -> Ranked:
+    """The result's own order and values, as a method among others."""
+    measured = (text.counts, text.only, text.deleted, text.without)
+    return Ranked(text.order, text.levels, *measured, enough=text.enough)
+
+
+def _pieces(text: TextNotes) -> list[tuple[Piece, str, str]]:
+    """The text in pieces, each with its colour and the place of its twin.
+
+    All features are pieces, so that the script can show any number of them.
+    """
+    twins = {feature: text.order.index(of) + 1 for feature, of in text.twins}
+    pieces = text.passage(text.order[:MOST])
+    return [
+        (
+            piece,
+            text.levels[piece.place - 1 : piece.place] or "1" if piece.place else "",
+            str(twins.get(piece.feature, "")),
+        )
+        for piece in pieces
+    ]
+
+
+def _remark(text: TextNotes, feature: int) -> str:
+    """The document of a feature, and what it says the same as."""
+    verb = "can stand in for" if text.answer_text is None else "says the same as"
+    twins = [f"{verb} number {text.order.index(i) + 1}" for j, i in text.twins if j == feature]
+    return " · ".join(part for part in (text.document(feature), *twins) if part)
+
+
+def _charts(text: TextNotes) -> list[Chart]:
+    """What was measured over the number of best features; then the same of all methods."""
+    quantity = f"{text.quantity[:1].upper()}{text.quantity[1:]} of {text.what}"
+    charts = [_chart(text, "chart-text", quantity, text.counts, text.measured)]
+    for key, title in zip(("only", "without"), list(text.measured)[::2], strict=True):
+        rows = {name: row for name, row in text.methods.items() if len(row.counts) > 1}
+        if rows:
+            lines = [
+                Line(name, list(zip(map(float, row.counts), getattr(row, key), strict=False)))
+                for name, row in rows.items()
+            ]
+            name = f"{quantity}, {title}"
+            charts.append(replace(charts[0], name=f"chart-{key}", caption=name, lines=lines))
+    return charts
+
+
+def _chart(
+    text: TextNotes,
+    name: str,
+    caption: str,
+    counts: Sequence[int],
+    measured: Mapping[str, Sequence[float]],
+) -> Chart:
+    last = len(text.spans)
+    step = max(1, round(last / 6))
+    return Chart(
+        name,
+        caption,
+        f"{text.unit}, best first",
+        [
+            Line(title, list(zip(map(float, counts), values, strict=False)))
+            for title, values in measured.items()
+        ],
+        [Level("all", text.only[-1], text.cell(text.only[-1]))],
+        {float(i): f"{i:,}" for i in (*range(0, last - step // 2, step), last)},
+        (0, last),
+        zoom=text.quantity != "probability",
+        counted=text.unit,
+    )
+
+
+def _rows(text: TextNotes) -> list[list[str]]:
+    """What was measured, by the number of best features."""
+    columns = [text.counts, *text.measured.values()]
+    rows = zip(*columns, strict=False)
+    return [[f"{int(k):,}", *(text.cell(value) for value in values)] for k, *values in rows]
+
+
+def _spoken(text: TextNotes) -> str:
+    """The first selected parts, for those who do not see the colours."""
+    parts = (f"{i}: {text.name(f)}" for i, f in enumerate(text.order[: text.start][:10], 1))
+    return "; ".join(parts)
+
+
+def _tips(a: Attribution) -> list[str]:
+    """The round and score of each selected feature, best first."""
+    taken = a.order[: a.selected][:MOST]
+    rounds, scores = a.feature_rounds()[taken].tolist(), a.feature_scores[taken].tolist()
+    several = len(a.picks) > 1
+    return [
+        f"round {r}, score {shown(s, 3)}" if several else f"score {shown(s, 3)}"
+        for r, s in zip(rounds, scores, strict=True)
+    ]
+
+
+def _data(text: TextNotes, methods: Mapping[str, Ranked], tips: list[str]) -> dict[str, Any]:
+    """What the script draws from; tips: of each selected feature, best first."""
+    return {
+        "start": text.start,
+        "count": len(text.spans),
+        "unit": [text.unit_of(1).partition(" ")[2], text.unit_of(2).partition(" ")[2]],
+        "log": text.is_log,
+        "tokens": text.answer_tokens,
+        "titles": list(text.measured),
+        "methods": [
+            {
+                "name": name,
+                "order": row.order[:MOST],
+                "levels": row.levels[:MOST],
+                "counts": row.counts,
+                "values": [row.only, row.deleted, row.without],
+                "enough": row.enough,
+            }
+            for name, row in methods.items()
+        ],
+        "selected": text.selected,
+        "tips": tips,
+    }
+
+
+def _compared(text: TextNotes) -> dict[str, Any] | None:
+    """The table of methods; the best of a column with an arrow is bold."""
+    if not text.methods:
+        return None
+    best = {}
+    for i, (key, (head, _)) in enumerate(COLUMNS.items()):
+        known = [row for row in text.methods.values() if getattr(row, key) is not None]
+        if head[-1] in "↑↓" and len(known) > 1:
+            numbers = [getattr(row, key) for row in known]
+            number = max(numbers) if head[-1] == "↑" else min(numbers)
+            best[i] = known[numbers.index(number)].cells[i]
+    return {
+        "heads": ["method", *(head for head, _ in COLUMNS.values())],
+        "rows": [
+            [name, *(Cell(cell, bold=best.get(i) == cell) for i, cell in enumerate(row.cells))]
+            for name, row in text.methods.items()
+        ],
+    }
+
+
+def _list(text: TextNotes, row: Ranked) -> list[str]:
+    """A method's first features."""
+    return [text.name(feature, 140) for feature in row.order[:LISTED]]

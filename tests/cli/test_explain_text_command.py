@@ -1,0 +1,288 @@
+"""`greedypig explain-text`: texts, chats and contexts, by small random models."""
+
+import io
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import greedypig as gp
+from greedypig.cli import commands, explain_text
+from greedypig.cli.resumable import Session
+from greedypig.core.methods import as_method
+from greedypig.results.text_notes import TextNotes
+from text.tiny import model, tokenizer
+
+TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
+DOCUMENTS = {"cat.txt": "The cat is red .", "dog.md": "The dog is blue .", "film.txt": "A film ."}
+QUICK = ("--steps", "2", "--rounds", "3")
+
+
+@pytest.fixture
+def saved(place):
+    """Folders of a classifier and of a language model that chats, and a folder of documents."""
+    for name, kind in {"classifier": "bert", "speaker": "llama"}.items():
+        model(kind).save_pretrained(place / name)
+        words = tokenizer(classifier=kind == "bert", chat=kind == "llama")
+        words.save_pretrained(place / name)
+    (place / "docs").mkdir()
+    for name, text in DOCUMENTS.items():
+        (place / "docs" / name).write_text(text + "\n")
+    (place / "review.txt").write_text(TEXT)
+    return place
+
+
+CLASSIFIER = ("--model", "classifier")
+SPEAKER = ("--model", "speaker", "--answer", "a good dog .")
+ASKED = ("--context", "docs", "--question", "What color is the dog ?")
+
+
+def test_a_text_gives_its_class_and_the_words_in_order(answer, saved):
+    record = answer("explain-text", "review.txt", *CLASSIFIER, *QUICK)
+    assert record["text"] == "review.txt"
+    assert record["class"] in ("sports", "films", "food")
+    assert record["features"] == "words"
+    assert record["count"] == 22
+    assert sorted(record["order"]) == list(range(22))
+    assert record["method"] == "greedy-pig"
+    assert record["settings"]["steps"] == 2
+    counts = record["curve"]["counts"]
+    assert counts[0] == 0
+    assert counts[-1] == 22
+    for key in ("only", "deleted", "without"):
+        assert len(record["curve"][key]) == len(counts)
+    assert record["curve"]["only"][-1] == pytest.approx(record["probability"], abs=1e-5)
+    assert record["files"] == ["review.gpig", "review.html"]
+    a = gp.load(saved / "review.gpig")
+    assert a.order.tolist() == record["order"]
+    assert a.about["command"].endswith("--json")
+
+
+def test_a_context_names_its_documents(answer, call, saved):
+    record = answer("explain-text", *ASKED, *SPEAKER)
+    assert record["features"] == "documents"
+    assert record["answer"] == "a good dog ."
+    assert record["files"] == ["docs.gpig", "docs.html"]
+    assert {each["document"] for each in record["selected"]} <= set(DOCUMENTS)
+    for each in record["selected"]:
+        assert each["text"] == DOCUMENTS[each["document"]]
+    # Without --question the text is the question.
+    same = answer("explain-text", ASKED[3], "--context", "docs", *SPEAKER)
+    assert same["order"] == record["order"]
+
+
+def test_people_read_the_text_with_its_parts_in_order(call, saved):
+    code, out, err = call("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences")
+    assert (code, err) == (0, "")
+    assert out.startswith("review.txt: ")
+    a = gp.load(saved / "review.gpig")
+    first = TextNotes.of(a).name(int(a.order[0]), 500)
+    assert f"[1 {first}]" in " ".join(out.split())
+    assert TextNotes.of(a).answer() in " ".join(out.split())
+    assert "without these" in out
+    assert "review.html" in out
+    assert "\x1b" not in out
+
+
+def test_a_text_as_it_is_and_standard_input(answer, saved, monkeypatch):
+    given = answer("explain-text", TEXT, *CLASSIFIER, *QUICK)
+    assert given["files"] == ["text.gpig", "text.html"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    assert answer("explain-text", "-", *CLASSIFIER, *QUICK)["order"] == given["order"]
+
+
+def test_several_texts_give_an_object_each(answers, saved):
+    (saved / "second.txt").write_text("A good film . Maria is in it .")
+    records = answers("explain-text", "review.txt", "second.txt", *CLASSIFIER, *QUICK)
+    assert [record["text"] for record in records] == ["review.txt", "second.txt"]
+    assert (saved / "second.html").exists()
+
+
+def test_a_text_that_fails_does_not_end_the_others(answers, saved):
+    (saved / "long.txt").write_text(" ".join(["The cat sat ."] * 40))
+    ask = ("explain-text", "long.txt", "review.txt", *CLASSIFIER, *QUICK)
+    first, second = answers(*ask, code=1)
+    assert "Expected at most 64 tokens" in first["error"]
+    assert second["text"] == "review.txt"
+
+
+def test_a_chat_is_a_json_file_of_messages(answer, saved):
+    chat = [
+        {"role": "user", "content": "The cat is red ."},
+        {"role": "assistant", "content": "good ."},
+        {"role": "user", "content": "What color is the cat ?"},
+    ]
+    (saved / "chat.json").write_text(json.dumps({"messages": chat}))
+    record = answer("explain-text", "chat.json", *SPEAKER, "--features", "messages")
+    assert record["count"] == 3
+    (saved / "plain.json").write_text(json.dumps(chat))
+    again = answer("explain-text", "plain.json", *SPEAKER, "--features", "messages")
+    assert again["order"] == record["order"]
+
+
+def test_sentences_of_the_answer_are_explained_one_by_one(answers, answer, saved):
+    said = ("--answer", "The dog is blue . The cat is red .")
+    ask = ("explain-text", *ASKED, "--model", "speaker", *said)
+    records = answers(*ask, "--per-sentence")
+    assert [record["part"] for record in records] == ["The dog is blue .", "The cat is red ."]
+    assert [record["files"][1] for record in records] == ["docs-1.html", "docs-2.html"]
+    second = answer(*ask, "--part", "2", "--out", "part")
+    assert second["order"] == records[1]["order"]
+    by_text = answer(*ask, "--part", "The cat is red .", "--out", "text")
+    assert by_text["curve"] == second["curve"]
+
+
+def test_methods_are_compared_on_the_same_text(answer, call, saved):
+    names = "greedy-pig,leave-one-out,attention,gradient-input,random"
+    ask = ("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences", "--compare")
+    record = answer(*ask, "--methods", names)
+    assert list(record["methods"]) == names.split(",")
+    assert record["methods"]["leave-one-out"]["forwards"] == 2 + 1 + 3
+    assert record["methods"]["gradient-input"]["gradients"] == 1
+    for row in record["methods"].values():
+        assert row["enough"] is None or 1 <= row["enough"] <= 3
+    assert all(sorted(order) == [0, 1, 2] for order in record["orders"].values())
+    folder = saved / "review-comparison"
+    assert {f"{name}.gpig" for name in names.split(",")} <= {p.name for p in folder.iterdir()}
+    assert (folder / "comparison.csv").read_text().startswith("method,only_area,")
+    out = call(*ask, "--methods", names)[1]
+    assert "enough" in out
+    page = (folder / "comparison.html").read_text()
+    assert all(f"<figcaption>{name}</figcaption>" in page for name in names.split(","))
+
+
+def test_captum_is_compared_where_it_is_installed(answer, saved):
+    pytest.importorskip("captum")
+    record = answer("explain-text", *ASKED, *SPEAKER, "--compare")
+    assert set(record["methods"]) == set(commands.TEXT_METHODS)
+    whole = answer(
+        "explain-text", "review.txt", *CLASSIFIER, "--compare", "--features", "sentences"
+    )
+    assert set(commands.TEXT_METHODS) - set(whole["methods"]) == set(explain_text.FOR_ANSWERS)
+
+
+def test_a_stopped_run_goes_on_to_the_same_result(call, answer, saved, monkeypatch):
+    words = ("explain-text", "review.txt", *CLASSIFIER, "--steps", "3", "--rounds", "4")
+    whole = answer(*words, "--out", "whole")
+    plain, left = Session.__call__, [1]
+
+    def interrupt(self, run):
+        plain(self, run)
+        if left[0] and len(run.state.picks) == 2:
+            left[0] -= 1
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "__call__", interrupt)
+    code, out, err = call(*words)
+    assert (code, out) == (1, "")
+    assert "Stopped at review.txt." in err
+    assert "explain-text --resume review.txt" in err
+    assert (saved / "review.partial.gpig").exists()
+    again = answer(*words, "--resume")
+    assert again["order"] == whole["order"]
+    assert again["curve"] == whole["curve"]
+    assert again["gradients"] == whole["gradients"]
+    assert not (saved / "review.partial.gpig").exists()
+    # A finished result is there at once.
+    monkeypatch.setattr("greedypig.text.api.verified", None)
+    assert answer(*words, "--resume")["order"] == whole["order"]
+
+
+def test_the_page_comes_from_the_result_alone(call, saved):
+    assert call("explain-text", *ASKED, *SPEAKER)[0] == 0
+    before = (saved / "docs.html").read_text()
+    (saved / "docs.html").unlink()
+    assert call("report", "docs.gpig")[0] == 0
+    assert (saved / "docs.html").read_text() == before
+
+
+def test_a_long_text_is_refused_or_truncated(call, answer, saved):
+    (saved / "long.txt").write_text(" ".join(["The cat sat ."] * 40))
+    code, out, err = call("explain-text", "long.txt", *CLASSIFIER)
+    assert (code, out) == (2, "")
+    assert "Expected at most 64 tokens" in err
+    assert "Try --truncate." in " ".join(err.split())
+    record = answer("explain-text", "long.txt", *CLASSIFIER, "--truncate", *QUICK)
+    assert record["count"] <= 62
+
+
+def test_documents_that_do_not_fit_are_left_out_from_the_end(call, saved):
+    for i in range(9):
+        (saved / "docs" / f"more-{i}.txt").write_text("The dog ran under the red house . " * 2)
+    code, _, err = call(
+        "explain-text", *ASKED, "--model", "speaker", "--answer", "red", "--truncate"
+    )
+    assert code == 0
+    assert "of 12 did not fit the model and are left out" in " ".join(err.split())
+
+
+def test_names_in_the_help_are_those_of_the_library():
+    from greedypig.tensors.methods import FOR_TEXTS
+    from greedypig.text import gates, pretrained, prompt
+
+    assert {commands.LANGUAGE, commands.CLASSIFIER} == set(pretrained.NAMES)
+    assert set(commands.TEXT_FEATURES) == set(prompt.NAMES)
+    assert set(commands.TEXT_ABSENT) == set(gates.ABSENT)
+    assert all(as_method(name).name == name for name in commands.TEXT_METHODS)
+    assert (FOR_TEXTS.rounds, FOR_TEXTS.steps) == (6, 8)
+
+
+WRONG = {
+    "nothing": ((), "Expected a text, a file, or --context"),
+    "no file": (("gone.txt",), "Expected a file at gone.txt"),
+    "empty": ((" ",), "Expected a text to explain"),
+    "no context": (("a cat", "--question", "Who ?"), "Expected --context beside --question"),
+    "no question": (("--context", "docs"), "Expected a question beside --context"),
+    "no folder": (
+        ("--context", "gone", "--question", "Who ?"),
+        "Expected a file or folder at gone",
+    ),
+    "no texts": (("--context", "empty", "--question", "Who ?"), "Expected text files"),
+    "latin1": (("latin1.txt",), "Expected text in UTF-8 in latin1.txt"),
+    "no chat": (("wrong.json",), "Expected a chat in wrong.json"),
+    "no json": (("broken.json",), "Expected JSON in broken.json"),
+    "both": (("a cat", "--part", "1", "--per-sentence"), "Expected --part or --per-sentence"),
+    "class": (("a cat", "--class", "film", *CLASSIFIER), "Expected --class to be one of"),
+    "part": (("a cat", *SPEAKER, "--part", "9"), "from 1 to 1 (got 9)"),
+    "budget": (("a cat", *CLASSIFIER, "--budget", "1", "--steps", "3"), "Expected a --budget"),
+    "methods": (("a cat", "--methods", "ig"), "Expected --compare beside --methods"),
+    "answer": (
+        ("a cat", *CLASSIFIER, "--answer", "red"),
+        "Expected a language model for an answer",
+    ),
+    "model": (("a cat", "--model", "gone"), "Expected a folder of transformers"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_command_is_one_sentence(call, saved, name):
+    (saved / "empty").mkdir()
+    (saved / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
+    (saved / "wrong.json").write_text('{"messages": [{"role": "user"}]}')
+    (saved / "broken.json").write_text("{")
+    words, expected = WRONG[name]
+    code, out, err = call("explain-text", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: Expected")
+    assert expected in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [(("a cat",), "minilm-imdb"), (ASKED, "smollm2-135m-instruct")]
+)
+def test_a_default_model_that_is_not_there_names_the_command(call, saved, monkeypatch, words, name):
+    monkeypatch.setenv("GREEDYPIG_ASSETS", str(saved / "assets"))
+    code, _, err = call("explain-text", *words)
+    assert code == 2
+    assert f"Try make assets ONLY={name}" in " ".join(err.split())
+
+
+def test_signs_that_would_write_on_the_terminal_are_shown(call, saved):
+    nasty = "The cat \x1b[31m sat on \u202e the mat . The dog <|end|> ran ."
+    code, out, _ = call("explain-text", nasty, *CLASSIFIER, *QUICK)
+    assert code == 0
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert "\\x1b[31m" in out.replace("[1 ", "").replace("[2 ", "")
