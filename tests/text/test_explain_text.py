@@ -13,7 +13,7 @@ from .tiny import model, tokenizer  # noqa: E402
 
 TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:The answer hardly depends", "ignore:The output", "ignore:The text"
+    "ignore:The (answer|output) hardly", "ignore:The text speaks", "ignore:With the rest"
 )
 ASKED = {"context": ["The cat sat .", "The dog ran .", "Maria was good ."], "question": "What ?"}
 
