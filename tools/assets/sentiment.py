@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from greedypig.core.errors import InvalidInput
+from greedypig.results.files import write_whole
 
 from .texts import Review, files_in, import_transformers
 
@@ -66,7 +67,7 @@ def classifier_folder(
     transformers = import_transformers()
     with tempfile.TemporaryDirectory() as name:
         for file, content in encoder.items():
-            (Path(name) / file).write_bytes(content)
+            write_whole(Path(name) / file, content)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, local_files_only=True)
         torch.manual_seed(SEED)
         model = transformers.AutoModelForSequenceClassification.from_pretrained(

@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load, save
 
 from greedypig.core.errors import MissingPackage
+from greedypig.results.files import write_whole
 
 __all__ = [
     "Review",
@@ -81,7 +82,7 @@ def language_model_folder(gguf: bytes) -> dict[str, bytes]:
     transformers = import_transformers("gguf", "accelerate")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "converted"
-        (Path(name) / "model.gguf").write_bytes(gguf)
+        write_whole(Path(name) / "model.gguf", gguf)
         source = {"gguf_file": "model.gguf", "local_files_only": True}
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **source)
         model = transformers.AutoModelForCausalLM.from_pretrained(

@@ -14,6 +14,7 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.methods import with_knobs
+from ..core.run import Run
 from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
 from ..results.graph_notes import NODE, Explained
@@ -71,10 +72,9 @@ def _edges(
     """The edges in order: one a round, unless the rounds were named in another way."""
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
 
-    def watch(run: Any) -> None:
-        note = run.notes(0)[0].get("note")
-        if session.run is None and note:
-            job.terminal.note(note)
+    def watch(run: Run) -> None:
+        if session.run is None and (note := run.notes(0)[0].get("note")):
+            job.terminal.note(note)  # Before the search.
         session(run)
 
     named = {"rounds", "schedule"} & set(knobs)

@@ -325,7 +325,7 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
     """[feature, selected feature that says the same].
 
     Feature j says the same as i, which was selected after P, if it does much of what i does,
-    G(P + j) − G(P) ≥ 1/4 · (G(P + i) − G(P)), and little more beside it,
+    G(P + j) − G(P) ≥ 1/2 · (G(P + i) − G(P)), and little more beside it,
     G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). Tried are the features with the highest
     scores of the first round, in which those that say the same still share their score.
     """
@@ -346,7 +346,7 @@ def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]
         matters = with_i - bare > 0.2 * problem.rise
         if (
             matters
-            and with_j - bare >= (with_i - bare) / 4
+            and with_j - bare >= (with_i - bare) / 2
             and both - with_i <= (with_j - bare) / 2
         ):
             twins.append([j, i])
