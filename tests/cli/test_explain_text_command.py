@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -23,10 +24,13 @@ QUICK = ("--steps", "2", "--rounds", "3")
 @pytest.fixture
 def saved(place):
     """Folders of a classifier and of a language model that chats, and a folder of documents."""
+    logging = pytest.importorskip("transformers").utils.logging
+    logging.disable_progress_bar()
     for name, kind in {"classifier": "bert", "speaker": "llama"}.items():
         model(kind).save_pretrained(place / name)
         words = tokenizer(classifier=kind == "bert", chat=kind == "llama")
         words.save_pretrained(place / name)
+    logging.enable_progress_bar()
     (place / "docs").mkdir()
     for name, text in DOCUMENTS.items():
         (place / "docs" / name).write_text(text + "\n")
@@ -79,7 +83,7 @@ def test_people_read_the_text_with_its_parts_in_order(call, saved):
     assert out.startswith("review.txt: ")
     a = gp.load(saved / "review.gpig")
     first = TextNotes.of(a).name(int(a.order[0]), 500)
-    assert f"[1 {first}]" in " ".join(out.split())
+    assert f"[1:{first}]" in " ".join(out.split())
     assert TextNotes.of(a).answer() in " ".join(out.split())
     assert "without these" in out
     assert "review.html" in out
@@ -98,6 +102,8 @@ def test_several_texts_give_an_object_each(answers, saved):
     records = answers("explain-text", "review.txt", "second.txt", *CLASSIFIER, *QUICK)
     assert [record["text"] for record in records] == ["review.txt", "second.txt"]
     assert (saved / "second.html").exists()
+    index = (saved / "index.html").read_text()
+    assert all(f'href="./{name}.html"' in index for name in ("review", "second"))
 
 
 def test_a_text_that_fails_does_not_end_the_others(answers, saved):
@@ -132,6 +138,15 @@ def test_sentences_of_the_answer_are_explained_one_by_one(answers, answer, saved
     assert second["order"] == records[1]["order"]
     by_text = answer(*ask, "--part", "The cat is red .", "--out", "text")
     assert by_text["curve"] == second["curve"]
+
+
+def test_the_model_s_own_answer_is_told_apart(answers, answer, saved):
+    ask = ("explain-text", *ASKED, "--model", "speaker")
+    whole = answer(*ask)
+    assert whole["generated"]
+    parts = answers(*ask, "--per-sentence")
+    assert all(each["generated"] and each["answer"] == whole["answer"] for each in parts)
+    assert not answer("explain-text", *ASKED, *SPEAKER)["generated"]
 
 
 def test_methods_are_compared_on_the_same_text(answer, call, saved):
@@ -218,6 +233,12 @@ def test_documents_that_do_not_fit_are_left_out_from_the_end(call, saved):
     assert "of 12 did not fit the model and are left out" in " ".join(err.split())
 
 
+def test_two_sided_objectives(answer, saved):
+    ask = ("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences", "--objective")
+    assert answer(*ask, "two-sided")["settings"]["objective"] == "two-sided softmax"
+    assert answer(*ask, "two-sided:logit")["settings"]["objective"] == "two-sided logit"
+
+
 def test_names_in_the_help_are_those_of_the_library():
     from greedypig.tensors.methods import FOR_TEXTS
     from greedypig.text import gates, pretrained, prompt
@@ -285,4 +306,4 @@ def test_signs_that_would_write_on_the_terminal_are_shown(call, saved):
     assert code == 0
     assert "\x1b" not in out
     assert "\u202e" not in out
-    assert "\\x1b[31m" in out.replace("[1 ", "").replace("[2 ", "")
+    assert "\\x1b[31m" in re.sub(r"\[\d+:", "", out)

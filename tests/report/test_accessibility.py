@@ -11,10 +11,13 @@ from test_browser import browser, visit  # noqa: F401
 from test_columns_page import selected
 from test_notebook import shown
 
+import greedypig as gp
 from graph_seen import compressed, explained
 from greedypig import report
 from greedypig.results.picture import compared_pictures
+from greedypig.results.text_notes import compared
 from seen import COMPARISON, photo, ranked
+from text_seen import answered, text_result
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +41,18 @@ def cards():
     return f"{head}<body><main><h1>A notebook</h1>{parts}</main></body></html>"
 
 
+def text():
+    a = answered(before="User: ", gains=(0.02, 0.5, 0.3, -0.1), enough=4)
+    return report.html(a.with_notes({"methods": compared({"greedy-pig": a, "ig": a})}))
+
+
+def text_cards():
+    things = (text_result(), gp.comparison({"greedy-pig": answered(), "ig": answered()}))
+    parts = "".join(f"<section>{thing._repr_html_()}</section>" for thing in things)
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Cards</title>'
+    return f"{head}<body><main><h1>A notebook</h1>{parts}</main></body></html>"
+
+
 PAGES = {
     "photo": lambda: report.html(photo((3, 8, 9), about={"comparison": COMPARISON})),
     "row": lambda: report.html(ranked((6,), method="greedy-pig", per_round=1)),
@@ -45,6 +60,9 @@ PAGES = {
     "columns": lambda: report.html(selected()),
     "compression": lambda: report.html(compressed()),
     "node": lambda: report.html(explained()),
+    "text": text,
+    "class of a text": lambda: report.html(text_result()),
+    "texts in a notebook": text_cards,
     "index": index,
     "notebook": cards,
 }

@@ -279,8 +279,9 @@ A text is given as it is, as a file, or as - for standard input; a .json file wi
 chat. A plain text goes to the classifier minilm-imdb. A context with a question, a chat, or a text
 with --answer goes to smollm2-135m-instruct, whose own answer is explained where none is given.
 Objectives are those of greedypig explain for classifiers, and log-probability for language models.
-Absent features are masked in the attention, or have neutral embeddings. --compare runs several
-methods and writes the folder NAME-comparison."""
+Absent features are masked in the attention, or have neutral embeddings. With --method, --rounds or
+--steps all features are ranked. --compare runs several methods and writes the folder
+NAME-comparison."""
 EXPLAIN_TEXT_EXAMPLES = """\
   greedypig explain-text review.txt
   greedypig explain-text --context docs/ --question Who?
@@ -328,8 +329,8 @@ def explain_text(parser: argparse.ArgumentParser) -> None:
     add("--part", metavar="TEXT|N", help=words)
     add("--per-sentence", action="store_true", help="explain each sentence of the answer by itself")
     add("--class", dest="class_", metavar="CLASS", help="class by number or name (default: top)")
-    words = "what to maximise (default: softmax, or log-probability of an answer)"
-    add("--objective", metavar="NAME", help=words)
+    words = "what to maximise; two-sided[:NAME] asks for necessity too (default: softmax, or "
+    add("--objective", metavar="NAME", help=f"{words}log-probability of an answer)")
     words = f"how features are absent: {', '.join(TEXT_ABSENT)} (default: masked)"
     add("--absent", choices=TEXT_ABSENT, default="masked", metavar="NAME", help=words)
     add("--device", metavar="NAME", default="cpu", help="cpu, cuda, mps (default: cpu)")

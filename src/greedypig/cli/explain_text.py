@@ -9,6 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
@@ -19,6 +20,7 @@ import greedypig as gp
 from .. import report
 from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput
 from ..core.methods import as_method, with_knobs
+from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.text_notes import COLUMNS, TextNotes, compared, shortened
@@ -32,7 +34,7 @@ from . import options, outputs
 from .commands import CLASSIFIER, LANGUAGE, TEXT_METHODS
 from .failures import DONE, FAILED, USAGE, Unfit, UsageError, sentence, wrong_command
 from .resumable import Session
-from .terminal import BOLD, DIM, Bar, Terminal, duration, styled
+from .terminal import BOLD, DIM, Terminal, duration, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -96,34 +98,42 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "Expected a language model for an answer, a chat or a context (got the classifier "
             f"{question.model.name})."
         )
-    failed = []
-    with terminal.bar("") as bar:
-        for source, stem in zip(sources, stems, strict=True):
-            try:
-                _explain(question, source, stem, bar)
-            except UsageError as error:
-                if len(sources) == 1:
-                    raise
-                failed.append(source)
-                terminal.fail(f"{source.name}: {sentence(error)}")
-                terminal.result({"text": source.name, "error": sentence(error)})
+    index = stems[0].with_name("index.html")
+    if len(sources) > 1 or args.per_sentence:
+        outputs.refuse_foreign([index])
+    pages: dict[str, gp.Attribution] = {}
+    failed: list[tuple[str, str]] = []
+    for source, stem in zip(sources, stems, strict=True):
+        try:
+            pages |= _explain(question, source, stem)
+        except UsageError as error:
+            if len(sources) == 1:
+                raise
+            failed.append((source.name, sentence(error)))
+            terminal.fail(f"{source.name}: {sentence(error)}")
+            terminal.result({"text": source.name, "error": sentence(error)})
+    if len(pages) > 1:
+        report.write_index(pages, index, failed=failed)
+        terminal.say(outputs.wrote([index]))
     return DONE if not failed else USAGE if len(failed) == len(sources) else FAILED
 
 
-def _explain(question: Question, source: Source, stem: Path, bar: Bar) -> None:
-    """All results of one source: printed, and written."""
-    terminal = question.terminal
+def _explain(question: Question, source: Source, stem: Path) -> dict[str, gp.Attribution]:
+    """All results of one source, printed and written, by the names of their pages."""
+    terminal, pages = question.terminal, {}
     if question.args.truncate:
         source = question.truncated(source)
     if question.args.compare:
-        _compare(question, source, stem, bar)
-        return
+        page, a = _compare(question, source, stem)
+        return {page.relative_to(stem.parent).as_posix(): a}
     for job in question.jobs(source, stem):
-        a = question.explain(job, bar)
+        a = question.explain(job)
         report.write(a, job.page)
         files = [job.session.result, job.page]
         show(terminal, a, files)
         terminal.result(record(source, a, files))
+        pages[job.page.name] = a
+    return pages
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -231,13 +241,19 @@ def _messages(content: str, path: Path) -> list[dict[str, str]]:
     return [{"role": str(m["role"]), "content": m["content"]} for m in messages]
 
 
+def _objective(text: str | None) -> Any:
+    """objective= for a word such as two-sided:softmax."""
+    name, _, other = (text or "").partition(":")
+    return gp.two_sided(other or None) if name == "two-sided" else text
+
+
 def _load(name: str, device: str) -> models.TextModel:
     """The model by name or folder; whatever is wrong is a wrong command."""
     with wrong_command():
-        import transformers
+        with suppress(ImportError):  # Loading says what is missing.
+            import transformers
 
-        transformers.utils.logging.disable_progress_bar()
-        transformers.utils.logging.set_verbosity_error()
+            transformers.utils.logging.set_verbosity_error()
         loaded = models.load(name)
         place = options.device(device)
         if place != loaded.device:
@@ -286,25 +302,36 @@ class Question:
         given = self.args.answer
         return answer_of(self.model, prompt, given, self._part(), LONGEST_ANSWER).text
 
-    def explain(self, job: Job, bar: Bar) -> gp.Attribution:
+    def explain(self, job: Job) -> gp.Attribution:
         """The result of a job, saved; Ctrl-C keeps its rounds."""
-        bar.label, self.terminal.subject = job.title, job.title if self.args.compare else ""
-        bar.follow(job.session.share, 1)
+        spent: dict[str, float] = {}
 
         def made(saved: gp.Attribution | None) -> gp.Attribution:
             with warnings.catch_warnings():
                 # They are on the result, and are printed with it.
                 warnings.simplefilter("ignore", UserWarning)
-                a = self._explained(job, saved)
+                a = self._explained(job, saved, spent)
             if (reason := unranked(a)) is not None and not a.picks:
                 raise GreedyPigError(f"{reason} There is no result.")
-            return a if saved is not None and "command" in a.about else self._noted(a, job.source)
+            if saved is not None and "command" in a.about:
+                return a
+            own = {"generated": self.answers and self.args.answer is None}
+            return self._noted(a, job.source, **own, search_seconds=spent["seconds"])
 
-        with wrong_command():
+        with wrong_command(), self.terminal.bar(job.title) as bar:
+            bar.follow(job.session.share, 1)
             return job.session.answer(made, f"Stopped at {job.title}.")
 
-    def _explained(self, job: Job, saved: gp.Attribution | None) -> gp.Attribution:
+    def _explained(
+        self, job: Job, saved: gp.Attribution | None, spent: dict[str, float]
+    ) -> gp.Attribution:
+        """The result; spent: is filled with the seconds of the search alone."""
         args, session = self.args, job.session
+
+        def progress(run: Run) -> None:
+            session(run)
+            spent["seconds"] = run.seconds
+
         text, context, question = self._asked(job.source)
         saves = session.result if saved is not None and session.result.exists() else session.partial
         target = job.part if self.answers else args.class_
@@ -319,14 +346,14 @@ class Question:
                 answer=job.answer,
                 features=args.features,
                 target=target,
-                objective=args.objective,
+                objective=_objective(args.objective),
                 absent=args.absent,
                 method=self._method(job.method),
                 k=args.k,
                 stop=None if args.budget is None else Stop(gradients=args.budget),
                 seed=args.seed,
                 checkpoint=session.partial if session.partial.exists() else saves,
-                progress=session,
+                progress=progress,
             )
         except BudgetTooSmall as error:
             raise UsageError(
@@ -372,14 +399,14 @@ class Question:
         part = self.args.part
         return int(part) - 1 if part is not None and part.isdecimal() else part
 
-    def _noted(self, a: gp.Attribution, source: Source) -> gp.Attribution:
+    def _noted(self, a: gp.Attribution, source: Source, **more: Any) -> gp.Attribution:
         """The result with the source's name, the command, and where the documents lie."""
         places, last = [], 0
         for name, text in zip(source.documents, source.context or (), strict=False):
             start = a.about["text"].find(text.strip(), last)
             last = start + len(text.strip())
             places.append([name, start, last])
-        facts = {"source": source.name, "command": self.terminal.command_line()}
+        facts = {"source": source.name, "command": self.terminal.command_line()} | more
         return a.with_notes(facts | ({"documents": places} if places else {}))
 
     def truncated(self, source: Source) -> Source:
@@ -414,8 +441,11 @@ class Question:
         return replace(source, context=tuple(documents), documents=names)
 
 
-def _compare(question: Question, source: Source, stem: Path, bar: Bar) -> None:
-    """Several methods on one text: a table, a page, and every result."""
+def _compare(question: Question, source: Source, stem: Path) -> tuple[Path, gp.Attribution]:
+    """Several methods on one text: a table, a page, and every result.
+
+    Returns the page, and what it shows.
+    """
     terminal = question.terminal
     folder = outputs.folder(stem.with_name(f"{stem.name}-comparison"))
     page, result, table = (folder / f"comparison.{end}" for end in ("html", "gpig", "csv"))
@@ -425,8 +455,7 @@ def _compare(question: Question, source: Source, stem: Path, bar: Bar) -> None:
     for method in _methods(question):
         job = question.job(source, folder / method, answer, question._part())
         title = f"{source.name}, {method}"
-        results[method] = question.explain(replace(job, method=method, title=title), bar)
-    terminal.subject = ""
+        results[method] = question.explain(replace(job, method=method, title=title))
     rows = compared(results)
     first = results["greedy-pig"] if "greedy-pig" in results else next(iter(results.values()))
     a = first.with_notes({"methods": rows, "command": terminal.command_line()})
@@ -440,6 +469,7 @@ def _compare(question: Question, source: Source, stem: Path, bar: Bar) -> None:
     noted = {name: {key: row[key] for key in keys} for name, row in rows.items()}
     orders = {name: row["order"] for name, row in rows.items()}
     terminal.result(record(source, a, files) | {"methods": noted, "orders": orders})
+    return page, a
 
 
 def _methods(question: Question) -> list[str]:
@@ -463,7 +493,8 @@ def show(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     terminal.say()
     terminal.say(notes.answer())
     if notes.counts:
-        heads = ["best", notes.quantity, *notes.measured]
+        terminal.say(f"{notes.quantity} of {notes.what} with the best {notes.unit}:", DIM)
+        heads = ["", notes.unit_of(1).partition(" ")[2], *notes.measured]
         terminal.table(heads, _rows(notes), names=2)
     for line in notes.twin_lines():
         terminal.say(f"= {line}")
@@ -480,7 +511,8 @@ def _head(terminal: Terminal, a: gp.Attribution, notes: TextNotes) -> None:
     said = "says" if notes.generated else "is to say"
     terminal.say(f"{source}: {notes.model} {said}", BOLD)
     start, end = notes.answer_span or (0, len(notes.answer_text))
-    text = styled(notes.answer_text[:start], DIM)
+    text = styled("")
+    text.append_text(styled(notes.answer_text[:start], DIM))
     text.append_text(styled(notes.answer_text[start:end], BOLD))
     text.append_text(styled(notes.answer_text[end:], DIM))
     terminal.text(text)
@@ -488,7 +520,7 @@ def _head(terminal: Terminal, a: gp.Attribution, notes: TextNotes) -> None:
 
 
 def passage(notes: TextNotes) -> Text:
-    """The text with selected parts as [1 …], abbreviated around them."""
+    """The text with selected parts as [1:…], abbreviated around them."""
     chosen = notes.order[: min(notes.start, MOST)]
     text = styled("")
     for piece in notes.passage(chosen, AROUND):
@@ -497,7 +529,7 @@ def passage(notes: TextNotes) -> Text:
             continue
         level = notes.levels[piece.place - 1 : piece.place] or "1"
         style = STRENGTHS[int(level)]
-        text.append_text(styled(f"[{piece.place} ", f"{style} reverse"))
+        text.append_text(styled(f"[{piece.place}:", f"{style} reverse"))
         text.append_text(styled(piece.text, style))
         text.append_text(styled("]", f"{style} reverse"))
     return text

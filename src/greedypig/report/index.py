@@ -60,6 +60,7 @@ def index_html(
         "index.html",
         {"charts": [chart.data for chart in charts]},
         rows=rows,
+        pictured=any(row["whole"] or row["part"] for row in rows),
         judged=any(row["second"] for row in rows),
         higher=sum(row["higher"] for row in rows),
         failed=failed,

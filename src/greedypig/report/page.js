@@ -270,7 +270,7 @@
       places = new Map(method.order.map((feature, place) => [feature, place + 1]));
     };
     const draw = () => {
-      const k = Number(slider.value);
+      const k = t.stops[Number(slider.value)];
       for (const [feature, part] of elements) {
         const place = places.get(feature) ?? Infinity, on = place <= k;
         part.className = on ? `part on g${method.levels[place - 1] ?? 1}` : "part off";
@@ -303,7 +303,8 @@
     const tip = (place) => (place !== undefined && (!chosen || chosen.selectedIndex === first) && t.tips[place - 1]
       ? `; ${t.tips[place - 1]}` : "");
     slider.addEventListener("input", draw);
-    follow = (share) => { slider.value = Math.round(share * t.count); draw(); };
+    const nearest = (k) => t.stops.reduce((best, stop, i) => (Math.abs(stop - k) < Math.abs(t.stops[best] - k) ? i : best), 0);
+    follow = (share) => { slider.value = nearest(share * t.count); draw(); };
     if (chosen) chosen.addEventListener("input", () => { choose(chosen.selectedIndex); draw(); });
     region.addEventListener("pointerover", (event) => {
       const part = event.target.closest("[data-part]");

@@ -17,6 +17,8 @@ from .render import Cell, render
 
 MOST = 6000
 """Features that can be pointed at; in a longer text those that were selected first."""
+STEPS = 100
+"""About so many places of the slider, where there are more features."""
 LISTED = 8
 """First features of each method, side by side."""
 
@@ -28,9 +30,10 @@ def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
     for row, feature in zip(first["rows"], text.order, strict=False):
         row[1] = Cell(text.name(feature, 300), _remark(text, feature))
     methods = text.methods or {a.method: _own(text)}
+    stops = _stops(text, methods)
     return render(
         "text.html",
-        {"charts": [chart.data for chart in charts], "text": _data(text, methods, _tips(a))},
+        {"charts": [chart.data for chart in charts], "text": _data(text, methods, stops, _tips(a))},
         a=a,
         text=text,
         details=details(a, notes),
@@ -47,6 +50,8 @@ def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
         methods_charts=charts[1:],
         first=first,
         methods=list(methods),
+        last=len(stops) - 1,
+        start=stops.index(text.start),
         compared=_compared(text),
         lists=[(name, _list(text, row)) for name, row in text.methods.items()],
         rows=_rows(text),
@@ -148,10 +153,20 @@ def _tips(a: Attribution) -> list[str]:
     ]
 
 
-def _data(text: TextNotes, methods: Mapping[str, Ranked], tips: list[str]) -> dict[str, Any]:
+def _stops(text: TextNotes, methods: Mapping[str, Ranked]) -> list[int]:
+    """How many features the slider can keep: of many, all small numbers, then larger steps."""
+    n = len(text.spans)
+    known = {text.start, n, *(count for row in methods.values() for count in row.counts)}
+    steps = {round(n ** (i / STEPS)) for i in range(STEPS + 1)}
+    return sorted({*range(min(n, STEPS // 2) + 1), *steps, *known})
+
+
+def _data(
+    text: TextNotes, methods: Mapping[str, Ranked], stops: list[int], tips: list[str]
+) -> dict[str, Any]:
     """What the script draws from; tips: of each selected feature, best first."""
     return {
-        "start": text.start,
+        "stops": stops,
         "count": len(text.spans),
         "unit": [text.unit_of(1).partition(" ")[2], text.unit_of(2).partition(" ")[2]],
         "log": text.is_log,

@@ -318,7 +318,8 @@ class TextNotes:
     def twin_lines(self) -> list[str]:
         """“…” says the same as “…”."""
         verb = "can stand in for" if self.answer_text is None else "says the same as"
-        return [f"“{self.name(j)}” {verb} “{self.name(i)}”." for j, i in self.twins]
+        pairs = [(self.name(j), self.name(i)) for j, i in self.twins]
+        return [f"{'Another ' * (j == i)}“{j}” {verb} “{i}”." for j, i in pairs]
 
 
 def shortened(text: str, most: int = 80) -> str:

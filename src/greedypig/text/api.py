@@ -118,11 +118,8 @@ def explain_text(
         run.finish(checkpoint, progress)
         if saved is not None and "counts" in saved.about and run.state.picks == saved.picks:
             return saved  # It was finished and measured before.
-        problem.facts |= {
-            "forwards": problem.objective.forwards_used
-            + (0 if saved is None else int(saved.about.get("forwards", 0))),
-            "search_seconds": run.seconds,
-        }
+        before = 0 if saved is None else int(saved.about.get("forwards", 0))
+        problem.facts["forwards"] = before + problem.objective.forwards_used
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
