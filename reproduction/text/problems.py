@@ -1,0 +1,134 @@
+"""One text and its question, ranked by many methods, each with what it costs.
+
+Costs are forward-equivalents: a value is one forward of the model, a gradient three. Values and
+gradients that two methods share are computed once, and counted for both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import greedypig as gp
+from greedypig.core.features import Elements
+from greedypig.core.methods import as_method
+from greedypig.core.run import Run
+from greedypig.core.stopping import Stop
+from greedypig.text import models
+from greedypig.text.api import TextProblem
+from greedypig.text.gates import TextObjective
+from greedypig.text.models import TextModel
+from greedypig.text.prompt import make_prompt
+
+GRADIENT = 3
+"""Forwards that one gradient counts."""
+
+
+@cache
+def load(name: str) -> TextModel:
+    """A model of ours, read once."""
+    return models.load(name)
+
+
+class Counted(TextObjective):
+    """An objective that counts forward-equivalents and computes no point twice."""
+
+    cost: list[int]
+    known: dict[bytes, Tensor]
+
+    @classmethod
+    def of(cls, objective: TextObjective) -> Counted:
+        """The same objective, counted from now on."""
+        other = object.__new__(cls)
+        other.__dict__.update(objective.__dict__, cost=[0], known={})
+        return other
+
+    def values(self, masks: Tensor, /) -> Tensor:
+        """(1, s, n) masks → (1, s): each set is evaluated once."""
+        self.cost[0] += masks.shape[1]
+        keys = [row.to(torch.float32).numpy().tobytes() for row in masks[0]]
+        new = {key: i for i, key in enumerate(keys) if key not in self.known}
+        if new:
+            values = super().values(masks[:, list(new.values())])[0]
+            self.known |= zip(new, values, strict=True)
+        return torch.stack([self.known[key] for key in keys]).unsqueeze(0)
+
+    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+        """(1, s, n) masks, (s,) weights → (1, n): the gradient at each mask is computed once."""
+        self.cost[0] += GRADIENT * masks.shape[1]
+        total = torch.zeros_like(self.end[0])
+        for mask, weight in zip(masks.unbind(1), weights, strict=True):
+            key = b"gradient" + mask.to(torch.float32).numpy().tobytes()
+            if key not in self.known:
+                one = torch.ones_like(weights[:1])
+                self.known[key] = super().gradient(mask.unsqueeze(1), one)
+            total = total + weight * self.known[key]
+        return total
+
+    def attention(self) -> Tensor:
+        """(n,): as `TextObjective.attention`; one forward."""
+        self.cost[0] += 1
+        return super().attention()
+
+
+@dataclass(frozen=True)
+class Shapley:
+    """Captum's ShapleyValueSampling over the features: `samples` permutations of n forwards."""
+
+    samples: int = 1
+    name = "shapley"
+    cost = 0
+
+    def __call__(self, objective: Any, mask: Tensor) -> Tensor:
+        """The mean gain of each feature over random orders."""
+        from captum.attr import ShapleyValueSampling
+
+        torch.manual_seed(objective.seed)
+        method = ShapleyValueSampling(lambda rows: objective.values(rows.unsqueeze(0))[0])
+        rows = min(objective.n, objective.points)
+        scores: Tensor = method.attribute(
+            torch.ones_like(mask), n_samples=self.samples, perturbations_per_eval=rows
+        )
+        return scores.to(mask)
+
+
+class Question:
+    """A text with what is asked about it; one problem for every way to be absent."""
+
+    def __init__(self, model: TextModel, answer: str | None, features: str, **text: Any) -> None:
+        self.model, self.answer = model, answer
+        self.prompt = make_prompt(
+            model, text.get("text"), text.get("context"), text.get("question"), features
+        )
+        self._problems: dict[str, TextProblem] = {}
+
+    def problem(self, absent: str = "masked") -> TextProblem:
+        """The problem in which features are absent in this way."""
+        if absent not in self._problems:
+            problem = TextProblem(self.model, self.prompt, self.answer, None, None, absent)
+            problem.objective = Counted.of(problem.objective)
+            self._problems[absent] = problem
+        return self._problems[absent]
+
+    def run(
+        self,
+        method: Any,
+        *,
+        absent: str = "masked",
+        k: int | None = None,
+        stop: Stop | None = None,
+        seed: int = 0,
+    ) -> tuple[gp.Attribution, int]:
+        """The method's result and its cost in forward-equivalents."""
+        problem = self.problem(absent)
+        counted = problem.objective
+        assert isinstance(counted, Counted)
+        before = counted.cost[0]
+        features = Elements(counted.n, problem.prompt.names)
+        run = Run(counted, as_method(method), features=features, k=k, stop=stop, seed=seed)
+        run.finish(None, None)
+        return run.results(measure=False)[0], counted.cost[0] - before
