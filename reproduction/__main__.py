@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from greedypig.cli import options, outputs
+from greedypig.cli.commands import Command
 from greedypig.cli.failures import DONE, FAILED, Stopped, UsageError
 from greedypig.cli.main import command_parser, run_program
 from greedypig.cli.terminal import Terminal
@@ -123,10 +124,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
         add("--resume", action=resume, default=True, help="keep what was measured before")
         options.add_hardware(parser, batch_size=False)
 
-    command: Any = Namespace(
-        DESCRIPTION=DESCRIPTION, EXAMPLES=EXAMPLES, configure=configure, run=run
-    )
-    return command_parser(PROGRAM, command)
+    return command_parser(PROGRAM, Command("", DESCRIPTION, EXAMPLES, configure), run)
 
 
 def run(args: Namespace, terminal: Terminal) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from greedypig.results.files import write_whole
 
 FOLDER = Path(__file__).parents[1] / "docs/notebooks"
-SECONDS = 300
+SECONDS = 1200
 """For one cell."""
 LARGEST = 400_000
 """Bytes of a notebook with its outputs."""

@@ -1,5 +1,7 @@
 """`greedypig explain-node`: the edges behind one node, in order, against random growth."""
 
+import math
+
 import pytest
 import torch
 
@@ -48,8 +50,13 @@ def test_fewer_edges_than_asked_for_are_told(call, answer, graph, place):
     ask = ("explain-node", "graph.npz", "--node", "4", "--hops", "1", "--k", "99", *QUICK)
     record = answer(*ask)
     count = int((graph.edges == 4).sum())
-    assert record["note"] == f"99 edges were asked for; only {count} are within 1 steps."
-    assert record["note"] in call(*ask)[1]
+    fewer = f"99 edges were asked for; only {count} are within 1 steps."
+    assert record["note"].startswith(f"{fewer} The edges within reach alone give ")
+    code, out, err = call(*ask)
+    assert code == 0
+    assert record["note"] in " ".join(out.split())
+    assert err.strip() == fewer  # Said before the search.
+    assert record["random"] == {"draws": 2}  # All edges are all edges, in any order.
     assert record["note"] in (place / "graph-nodes/node-4.html").read_text()
 
 
@@ -60,7 +67,7 @@ def test_people_read_the_edges_in_order(call, graph):
     lines = out.splitlines()
     assert lines[0].startswith("graph.npz, node 4: class ")
     at = next(i for i, line in enumerate(lines) if line.split()[0] == "edge")
-    assert lines[at].split() == ["edge", "log-likelihood", "probability"]
+    assert lines[at].split() == ["edge", "probability"]
     assert [line.split()[0] for line in lines[at + 1 : at + 5]] == ["0", "1", "2", "3"]
     assert "random subgraphs" in out
     assert "node-4.html" in out
@@ -195,11 +202,19 @@ def test_a_model_without_edge_weight_has_its_messages_masked(answer, graph):
     assert compressed["settings"]["normalisation"] == "kept"
 
 
-def test_the_answer_s_own_probability_is_explained(answer, graph):
+def test_all_edges_are_those_of_the_whole_graph(answer, graph):
     record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
-    assert record["settings"]["objective"] == "log-likelihood"
+    assert record["objective"]["name"] == record["settings"]["objective"] == "log-probability"
+    assert math.exp(record["objective"]["all"]) == pytest.approx(record["probability"], abs=1e-6)
+    logs = [math.exp(value) for value in record["objective"]["values"]]
+    assert logs == pytest.approx(record["probabilities"], abs=1e-6)
+
+
+def test_the_answer_s_own_probabilities_are_explained(answer, graph):
+    words = ("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
+    record = answer(*words, "--objective", "log-likelihood")
     objective = record["objective"]
-    assert objective["name"] == "log-likelihood"
+    assert objective["name"] == record["settings"]["objective"] == "log-likelihood"
     assert len(objective["values"]) == len(record["order"]) + 1
     assert max(objective["values"]) <= objective["all"] + 1e-6  # It is highest for the same output.
     assert record["random"]["g"] <= objective["all"] + 1e-6
@@ -207,10 +222,13 @@ def test_the_answer_s_own_probability_is_explained(answer, graph):
 
 def test_the_objective_is_said_and_compared_with_random_subgraphs(call, graph, place):
     words = ("explain-node", "graph.npz", "--node", "4", "--k", "4", *QUICK)
-    _, out, _ = call(*words, "--objective", "log-probability", "--rounds", "2")
-    assert "maximise the log-probability" in " ".join(out.split())
-    (line,) = [line for line in out.splitlines() if line.startswith("log-probability (max")]
+    _, out, _ = call(*words, "--rounds", "2")
+    assert "maximise the probability of class 2" in " ".join(out.split())
+    assert "maximise the probability of class 2" in (place / "graph-nodes/node-4.html").read_text()
+    _, out, _ = call(*words, "--objective", "log-likelihood", "--rounds", "2")
+    assert "maximise the log-likelihood, which is highest where" in " ".join(out.split())
+    (line,) = [line for line in out.splitlines() if line.startswith("log-likelihood (max")]
     assert len(line.split()[2:]) == 3  # These edges, random subgraphs, all edges.
     page = (place / "graph-nodes/node-4.html").read_text()
-    assert "maximise the log-probability" in page
-    assert "log-probability (maximised)" in page
+    assert "maximise the log-likelihood, which is highest where" in page
+    assert "log-likelihood (maximised)" in page

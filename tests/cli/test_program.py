@@ -18,7 +18,8 @@ import pytest
 
 import greedypig
 from conftest import TINY, environment, make_photo, program
-from greedypig.cli.main import COMMANDS, build_parser, main, module_of
+from greedypig.cli.commands import COMMANDS
+from greedypig.cli.main import build_parser, main, module_of
 from greedypig.cli.terminal import Terminal, duration
 
 
@@ -83,9 +84,10 @@ def test_json_is_an_object_per_input_done_or_failed(answer, place, name):
 
 
 @pytest.mark.slow
-def test_the_list_of_commands_is_there_in_half_a_second_and_loads_none_of_them():
+def test_every_help_is_there_in_half_a_second_and_loads_no_command():
+    helps = [["--help"], *([name, "--help"] for name in COMMANDS)]
     code = (
-        "import sys; from greedypig.cli.main import main; main(['--help']);"
+        f"import sys; from greedypig.cli.main import main; [main(words) for words in {helps}];"
         "print(*sys.modules, file=sys.stderr)"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -96,6 +98,24 @@ def test_the_list_of_commands_is_there_in_half_a_second_and_loads_none_of_them()
     assert "torch" not in loaded
     commands = {f"greedypig.cli.{name.replace('-', '_')}" for name in COMMANDS}
     assert not loaded & commands
+
+
+def test_names_in_helps_are_those_of_the_library():
+    from greedypig.cli import commands, options
+    from greedypig.core.methods import METHODS, as_method
+    from greedypig.graphs import compression, objectives
+    from greedypig.images.networks import pretrained
+    from greedypig.tensors import baselines, targets
+    from greedypig.tensors.methods import FOR_EDGES, FOR_NODES
+
+    assert options.MODELS == pretrained.NAMES
+    assert options.OBJECTIVES == targets.NAMES
+    assert options.BASELINES == baselines.NAMES
+    assert all(as_method(name).name == name for name in options.METHODS)
+    assert set(options.METHODS) | {"marginal-gains"} >= set(METHODS)
+    assert tuple(compression.METHODS) == commands.EDGE_METHODS
+    assert {*commands.NODE_OBJECTIVES, "label-loss"} == set(objectives.OBJECTIVES)
+    assert (FOR_EDGES.rounds, FOR_EDGES.steps, FOR_NODES.steps) == (33, 3, 20)  # As helps say.
 
 
 @pytest.mark.parametrize("words", [[], ["explian"], ["explain"], ["--no-such"], ["report"]])
@@ -164,7 +184,7 @@ def test_words_of_a_table_are_whole_on_a_narrow_terminal(monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_of_the_help_are_understood(name):
-    for line in module_of(name).EXAMPLES.splitlines():
+    for line in COMMANDS[name].examples.splitlines():
         program, *words = line.split(" > ")[0].split()
         assert program == "greedypig"
         assert build_parser(words).parse_args(words).command == name

@@ -16,8 +16,9 @@ import greedypig as gp
 import reproduction
 from conftest import TINY, make_photo
 from greedypig.cli import main as program
+from greedypig.cli.commands import COMMANDS
 from greedypig.cli.explain import Question
-from greedypig.cli.main import COMMANDS, module_of
+from greedypig.cli.main import module_of
 from greedypig.cli.terminal import Terminal
 from reproduction import __main__ as reproduce
 

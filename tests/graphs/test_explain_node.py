@@ -34,6 +34,33 @@ def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmet
         assert float(value) == pytest.approx(float(found), rel=1e-9)
 
 
+@pytest.mark.parametrize("objective", ["log-probability", "log-likelihood"])
+def test_all_edges_are_those_of_the_whole_graph(objective):
+    edges, weight = random_graph(200, 260)
+    model, x = seeded(GCN, 5, 3, 8), features(200)
+    node = int(edges[1, 0])
+    log_p = model(x, edges, weight).detach()[node].log_softmax(0)
+    whole = {"log-probability": log_p.max(), "log-likelihood": (log_p.exp() * log_p).sum()}
+    for k in (3, None):  # Also where all edges within reach are selected.
+        a = gp.explain_node(model, x, edges, node, weight, k=k, hops=3, objective=objective)
+        assert a.full_value == pytest.approx(float(whole[objective]), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("normalisation", "target", "objective"),
+    [
+        ("recomputed", None, "log-probability"),
+        ("kept", None, "log-likelihood"),
+        ("kept", 1, "log-probability"),
+    ],
+)
+def test_the_default_objective_is_the_class_s_probability(normalisation, target, objective):
+    edges, _ = random_graph(30, 60)
+    search = {"normalisation": normalisation, "target": target, "k": 1}
+    a = gp.explain_node(seeded(GCN, 5, 3, 8), features(30), edges, int(edges[1, 0]), **search)
+    assert a.settings["objective"] == objective
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fast", [True, False])
 def test_kept_degrees_are_those_of_the_whole_graph(fast):

@@ -79,6 +79,14 @@ def test_a_lonely_node_can_be_drawn():
     assert texts(figure.axes[0]) == ["paper <0>"]
 
 
+def test_curves_of_edges_are_over_the_share_of_the_edges():
+    a = plain_result(kind="graph")
+    for figure in (plots.panel(a), plots.comparison({"mine": a, "theirs": a})):
+        (ax,) = (ax for ax in figure.axes if "share" in ax.get_xlabel())
+        assert ax.get_xlabel() == "share of the edges kept, best first"
+        assert ax.get_title(loc="left") == "G(S) after each round"
+
+
 def test_error_bands_are_drawn():
     band = Band([0, 0.5, 1], [0.1, 0.5, 0.9], [0.1, 0.2, 0.0])
     figure = plots.band_sheet([[BandPanel("Cora", "accuracy", {"Greedy PIG": band}, 0.9)]])

@@ -1,5 +1,7 @@
 """Waterfalls of one result and summaries of many: what is drawn, and that it can be read."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -90,7 +92,8 @@ def test_labels_of_waterfalls_and_summaries_do_not_overlap(count):
 def test_every_kind_is_a_figure_that_a_notebook_shows(kind):
     for a in (photo(), gp.explain(mlp(), row(), method=ONE), gp.explain(cnn(), picture(), k=3)):
         figure = a.plot(kind)
-        assert figure._repr_png_().startswith(b"\x89PNG")
+        for drawn in (figure, pickle.loads(pickle.dumps(figure))):
+            assert drawn._repr_png_().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("kind", OF_PICTURES)

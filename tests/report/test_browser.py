@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from test_page import hostile
 
 import greedypig as gp
 from greedypig import report
+from greedypig.report.render import reduced
+from greedypig.results.photo_notes import Notes
 from greedypig.results.picture import (
     SHARES,
     Picture,
@@ -66,6 +69,7 @@ class Visit:
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
+        self.page.wait_for_selector("[aria-busy]", state="detached")
 
     def _hear(self, message) -> None:
         if "willReadFrequently" not in message.text:  # Said of this test's own reading.
@@ -137,6 +141,28 @@ def test_other_numbers_of_channels_are_drawn_as_kept_too(visit, shape):
     for stop, (k, _) in enumerate(stops(v)):
         v.slide(stop)
         assert np.abs(v.canvas().astype(int) - Picture.of(a).kept(k)).max() <= 1
+
+
+def test_a_large_picture_is_drawn_from_some_of_its_pixels(visit, monkeypatch):
+    a = photo((3, 9, 10))
+    full = len(report.explore.explorer_data(a, Notes.of(a), Picture.of(a))["ranks"])
+    monkeypatch.setattr(report.explore, "MOST", 2 * full)
+    v, picture = visit(a), Picture.of(a)
+    assert "drawn at 5 × 5 pixels, from one of every 2 × 2" in v.text("#view")
+    v.show("photo")
+    assert np.array_equal(v.canvas(), reduced(picture.pixels, 2))
+    v.show("kept")
+    v.slide(len(stops(v)) // 2)
+    k, kept = stops(v)[v.value()]
+    part = replace(picture, pixels=reduced(picture.pixels, 2), baseline=picture.baseline[::2, ::2],
+                   ranks=picture.ranks[:, ::2, ::2])  # fmt: skip
+    assert np.array_equal(v.canvas(), part.kept(k))
+    assert f"{kept} of 270 values" in v.text("#told")  # Counted over the whole picture.
+    box = v.page.locator("#canvas").bounding_box()
+    v.page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"])
+    rank = picture.first[4, 2] + 1
+    assert picture.ranks[:, 4, 2].min() + 1 == rank
+    assert f"Row 5, column 3: ranked as number {rank} of 270" in v.text("#place")
 
 
 def test_the_probability_is_read_off_the_curve_at_the_slider(visit):

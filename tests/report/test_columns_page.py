@@ -87,6 +87,15 @@ def test_a_constant_answer_is_beside_the_others():
     assert "constant prediction" not in report.html(selected())
 
 
+def test_a_number_has_its_units_and_r_squared():
+    page = report.html(selected(constant=CONSTANT | {"loss": 4.0, "variance": 4.0}, **NUMBER))
+    text = " ".join(Reader(page).words)
+    assert "in squared units of" in text
+    assert "R²: 1 − loss / variance of the label" in text
+    assert "of the standardised label" in text
+    assert "R²" not in report.html(selected(constant=CONSTANT))
+
+
 def test_warnings_stand_below_the_answer():
     page = report.html(selected(warnings=["'id' numbers the rows."]))
     assert "▲ &#39;id&#39; numbers the rows." in page

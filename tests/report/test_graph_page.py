@@ -46,8 +46,8 @@ def test_pages_warn_where_a_part_outdoes_the_whole():
     assert page.count(f'<line class="kept" x1="{half:g}') == 3  # The kept half, in every chart.
     assert "With 50 % of the edges" in page.replace("\u00a0", " ")
     assert 'class="warn"' not in report.html(explained())
-    page = report.html(explained().with_notes({"probability": 0.55}))
-    assert "The first 2 edges give a higher probability (0.600) than all edges (0.550)" in page
+    page = report.html(explained().with_notes({"probability": 0.45}))
+    assert "The first 2 edges give a higher probability (0.600) than all edges (0.450)" in page
     page = report.html(explained().with_notes({"probability": 0.55, "alone": 0.7}))
     assert "The node alone gives a higher probability (0.700) than all edges (0.550)" in page
     assert "The first 2 edges give" not in page

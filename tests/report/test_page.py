@@ -18,7 +18,7 @@ import greedypig as gp
 from greedypig import report
 from greedypig.report import explore
 from greedypig.report.chart import scale
-from greedypig.report.render import environment, png
+from greedypig.report.render import environment, png, reduced
 from greedypig.results.photo_notes import Notes
 from greedypig.results.picture import Picture, compared_pictures
 from seen import ABOUT, COMPARISON, hostile, photo, pixels, ranked, unmeasured
@@ -332,11 +332,47 @@ def test_writing_writes_the_page_and_nothing_else(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.html"]
 
 
-def test_a_photo_s_page_is_below_one_and_a_half_megabytes():
-    a = gp.explain(lambda x: x.mean((1, 2, 3)).unsqueeze(1), torch.zeros(3, 224, 224),
-                   method="random")  # fmt: skip
-    page = report.html(a.with_notes(ABOUT, picture=pixels(224, 224), baseline=pixels(224, 224)))
+def large(side, features, comparison=False):
+    """The worst case for the page's size: a picture, a baseline and ranks of pure noise."""
+    a = gp.explain(lambda x: x.mean((1, 2, 3)).unsqueeze(1), torch.zeros(3, side, side),
+                   method="random", features=features)  # fmt: skip
+    noise = {"picture": pixels(side, side), "baseline": pixels(side, side, seed=2)}
+    if comparison:
+        rows = {f"method {i}": {"gradients": i} for i in range(6)}
+        return a.with_notes({**ABOUT, "comparison": rows}, **noise, **compared_pictures([a] * 6))
+    return a.with_notes(ABOUT, **noise)
+
+
+@pytest.mark.parametrize("side", [224, 512, 1024])
+@pytest.mark.parametrize("features", ["elements", "pixels", gp.grid(16)], ids=str)
+def test_a_photo_s_page_is_below_one_and_a_half_megabytes(side, features):
+    page = report.html(large(side, features))
     assert len(page.encode()) < 1_500_000
+    assert ("To keep this page small" in page) == (side > 224)
+
+
+@pytest.mark.parametrize("side", [224, 512])
+def test_a_comparison_s_page_is_below_one_and_a_half_megabytes(side):
+    page = report.html(large(side, "elements", comparison=True))
+    assert len(page.encode()) < 1_500_000
+    assert "The same share of the photo by each method" in page
+
+
+def test_a_large_picture_of_large_features_is_drawn_from_every_pixel():
+    a = gp.explain(lambda x: x.mean((1, 2, 3)).unsqueeze(1), torch.zeros(3, 512, 512),
+                   method="random", features=gp.grid(16))  # fmt: skip
+    ramp = torch.arange(512).div(2).byte().expand(3, 512, 512).permute(1, 2, 0)
+    page = report.html(a.with_notes(ABOUT, picture=ramp.contiguous()))
+    assert len(page.encode()) < 200_000
+    assert "To keep this page small" not in page
+
+
+def test_squares_of_pixels_are_averaged_also_at_the_edges():
+    picture = np.arange(15, dtype=np.uint8).reshape(3, 5, 1).repeat(3, 2)
+    small = reduced(picture, 2)[..., 0]
+    assert small.tolist() == [[3, 5, 6], [10, 12, 14]]
+    assert np.array_equal(reduced(picture, 1), picture)
+    assert reduced(picture, 9).shape == (1, 1, 3)
 
 
 def test_stops_of_the_presets_are_counted_as_curves_count():
@@ -371,8 +407,9 @@ def test_slider_stops_run_from_nothing_to_everything_and_each_adds_something():
 def test_ranks_on_the_page_are_the_result_s_own():
     a = photo()
     data = explore.explorer_data(a, Notes.of(a), Picture.of(a))
-    raw = np.frombuffer(base64.b64decode(data["ranks"]), np.uint8)
-    found = raw.reshape(-1, data["bytes"]).astype(int) @ (256 ** np.arange(data["bytes"]))
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(data["ranks"])), np.uint8)
+    planes = raw.reshape(-1, a.features.n).astype(int)
+    found = 256 ** np.arange(len(planes)) @ planes
     assert np.array_equal(found, Picture.of(a).ranks.reshape(-1))
 
 

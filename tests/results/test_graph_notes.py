@@ -40,7 +40,7 @@ def test_a_part_that_outdoes_the_whole_is_named():
     assert replace(found, full={"g": -0.405}).excess() is None
     node = Explained.of(explained())
     assert node.excess() is None
-    assert replace(node, full=0.55).excess()[:3] == ("The first 2 edges", 0.6, 0.55)
+    assert replace(node, full=0.45).excess()[:3] == ("The first 2 edges", 0.6, 0.45)
     assert replace(node, full=0.55, alone=0.7).excess()[:2] == ("The node alone", 0.7)
     assert replace(node, full=0.55, alone=0.7, values=()).excess() is None  # There is no edge.
 

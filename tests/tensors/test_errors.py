@@ -149,6 +149,13 @@ TWO = [
 PICTURE = [
     # The same for a picture (3, 6, 5).
     ({"x": picture()[None]}, ValueError, r"batch axis.*\(1, 3, 6, 5\).*x\[0\]"),
+    ({"x": picture().permute(1, 2, 0)}, ValueError, r"\(6, 5, 3\).*Try x\.permute\(2, 0, 1\): a"),
+    ({"x": picture().permute(1, 2, 0)[None]}, ValueError, r"Try x\[0\]\.permute\(2, 0, 1\): a"),
+    (
+        {"x": picture().permute(1, 2, 0), "baseline": torch.zeros(3, 1, 1)},
+        ValueError,
+        r"baseline.*Try x\.permute\(2, 0, 1\): a",
+    ),
     ({"x": torch.stack([picture()] * 4)}, ValueError, "batch.*explain_many"),
     ({"x": torch.rand(6)}, ValueError, r"got shape \(6,\).*x\[0\]"),
     ({"baseline": torch.zeros(1, 3, 6, 5)}, ValueError, r"baseline\[0\]"),

@@ -272,6 +272,21 @@ def test_it_costs_steps_a_round_and_depends_on_the_seed_alone():
     assert sorted(a.order.tolist()) == list(range(x.numel()))
 
 
+def test_everything_is_evaluated_once_by_the_scorer_however_many_rounds():
+    x, rows = picture(0, (3, 16, 16)), []
+
+    def model(points):
+        rows.append(int((points == x).flatten(1).all(1).sum()))
+        return torch.stack([8 * points.flatten(1).mean(1), points[:, 0, 0, 0]], 1)
+
+    counts = []
+    for rounds in (2, 6):
+        rows.clear()
+        gp.explain(model, x, method=gp.SteadyPIG(rounds=rounds, views=2))
+        counts.append(sum(rows))
+    assert counts[0] == counts[1]
+
+
 def test_views_that_outnumber_a_batch_score_alike():
     model, x = cnn(), picture(0)
     scorer = gp.SteadyPIG(rounds=1, views=7)

@@ -251,6 +251,7 @@ def test_training_finds_the_word_that_decides_and_records_the_accuracy(bert, tmp
     metrics = json.loads(files["metrics.json"])
     assert (metrics["training_reviews"], metrics["held_out_reviews"]) == (1_000, 100)
     assert metrics["accuracy"] > 0.95
+    assert json.loads(files["tokenizer.json"])["truncation"] is None
     folder = write(files, tmp_path / "classifier")
     classify = transformers.pipeline("text-classification", model=str(folder), device="cpu")
     labels = [answer["label"] for answer in classify(["it was good", "bad was the film"])]

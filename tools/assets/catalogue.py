@@ -166,7 +166,7 @@ CATALOGUE: dict[str, Asset] = {
             "MiniLM fine-tuned on IMDB: positive or negative",
             (_MINILM, _IMDB),
             _minilm_imdb,
-            minutes=15,
+            minutes=13,
         ),
     )
 }

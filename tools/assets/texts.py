@@ -82,9 +82,10 @@ def language_model_folder(gguf: bytes) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "converted"
         (Path(name) / "model.gguf").write_bytes(gguf)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, gguf_file="model.gguf")
+        source = {"gguf_file": "model.gguf", "local_files_only": True}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **source)
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            name, gguf_file="model.gguf", dtype=torch.float32
+            name, **source, dtype=torch.float32
         )
         # The weights are not quantised any more; with these two, transformers would not save them.
         model.hf_quantizer = None

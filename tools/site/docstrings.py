@@ -25,6 +25,7 @@ def with_sections(text: str, known: set[str] | None, returns: str = "") -> str:
 
     known: the names of the parameters; None takes every name.
     """
+    text, mark, examples = text.partition("\nExamples:\n")
     body: list[str] = []
     entries: list[tuple[list[str], list[str]]] = []
     inside = False
@@ -46,7 +47,7 @@ def with_sections(text: str, known: set[str] | None, returns: str = "") -> str:
         sections.append("Args:\n" + "\n".join(rows))
     if returns in RETURNS:
         sections.append(f"Returns:\n    {RETURNS[returns]}")
-    return "\n\n".join(sections)
+    return "\n\n".join([*sections, mark + examples]).rstrip()
 
 
 class PlainDocstrings(griffe.Extension):

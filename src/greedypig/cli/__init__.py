@@ -1,14 +1,9 @@
 """The command line. `greedypig` and `python -m greedypig` both call `main.main`.
 
-A subcommand is a module of its own in this folder, with a line of help in `main.COMMANDS`. It
-defines
-
-- `DESCRIPTION`: what it does; --help shows the first paragraph, --help-all the others too;
-- `EXAMPLES`: command lines, shown below its options as they are;
-- `configure(parser)`: adds its arguments to an `argparse.ArgumentParser`, in the groups "input",
-  "model", "method" and "output"; what several commands share is in `options`, and so are the
-  names of the options that --help leaves to --help-all;
-- `run(args, terminal) -> int`: does the job and returns the exit code.
+A subcommand is an entry of `commands.COMMANDS`: its help, its options and examples. What several
+commands share is in `options`, and so are the names of the options that --help leaves to
+--help-all. Neither imports torch. The subcommand's own module in this folder defines
+`run(args, terminal) -> int`, which does the job and returns the exit code.
 
 `terminal.say` prints a line for people; it is silent under --json or --quiet.
 `terminal.result(record)` prints an object of --json: one per input, with the key "error" if it

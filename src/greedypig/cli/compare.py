@@ -19,35 +19,22 @@ from ..results.photo_notes import COMPARED
 from ..results.picture import compared_pictures
 from ..results.wording import chance, count, kept_settings, setting
 from ..tensors.methods import within
-from . import options, outputs
-from .explain import PhotoRun, Question, exit_code, explained, new_session, photo_names, reasons
+from . import outputs
+from .explain import (
+    PhotoRun,
+    Question,
+    Search,
+    exit_code,
+    explained,
+    new_session,
+    photo_names,
+    reasons,
+)
 from .failures import UsageError
-from .options import Search
 from .terminal import BOLD, Terminal, duration, styled
 
-DESCRIPTION = """\
-Explain photos by several methods and compare them: SIC AUC, the area under the curve of the
-probability with only the best features (higher is better); LIC AUC, the same for the distance from
-the whole photo's prediction (lower is better); gradients; seconds. Writes tables, a figure and a
-page.
-
-With several photos both areas are of the median curve. One-shot methods rank features by absolute
-score, as in the paper. Method paper is Greedy PIG in the paper's setting (100 rounds of 20
-gradients, slow), regions is Greedy PIG on superpixels. With --budget every method takes about N
-gradients, by more or fewer rounds and steps; paper never takes more than its own. Every result is
-written too."""
-EXAMPLES = """\
-  greedypig compare photo.jpg
-  greedypig compare holiday/ --judge mobilenet-v2 --out results
-  greedypig compare photo.jpg --methods steady-pig,greedy-pig,ig --budget 100"""
 TITLES = {"paper": "greedy-pig (paper)", "regions": "greedy-pig (regions)"}
 """The titles of methods that are no method's own name."""
-NAMES = (
-    *("steady-pig", "greedy-pig", "paper", "sequential-gradient", "ig", "smooth-ig", "blur-ig"),
-    *("guided-ig", "gradient", "regions", "random"),
-)
-"""The methods as they are typed."""
-USUAL = tuple(name for name in NAMES if name not in ("paper", "gradient"))
 CURVES = {
     "softmax": ("sic_auc", "curve"),
     "loss": ("lic_auc", "loss_curve"),
@@ -56,20 +43,6 @@ CURVES = {
 """From a kind of curve to the column of its area, and to its key in a row."""
 BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
 ENDINGS = ("md", "csv", "png", "gpig", "html")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig compare`."""
-    options.add_photos(parser)
-    options.add_model(parser)
-    add = options.group(parser, "method").add_argument
-    words = f"{', '.join(NAMES)} (default: all but paper and gradient)"
-    add("--methods", type=options.names_of(NAMES), metavar="A,B,…", default=USUAL, help=words)
-    options.add_features(parser)
-    words = "about N gradients for every method (default: each its own number)"
-    add("--budget", type=options.whole, metavar="N", help=words)
-    options.add_hardware(parser)
-    options.add_output(parser, "folder of the results (default: PHOTO-comparison)")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:

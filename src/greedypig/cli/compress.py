@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -21,52 +20,15 @@ from ..graphs.compression import METHODS, SHARES, Judge, edge_order, kept_count,
 from ..results.graph_notes import COMPRESSION, MEASURES, Compression
 from ..results.wording import count, signed
 from ..tensors.methods import FOR_EDGES
-from . import graph_model, options, outputs
+from . import outputs
 from .failures import DONE, UsageError, wrong_command
 from .graph_model import GraphJob
 from .options import knobs_of
 from .resumable import Session
 from .terminal import BOLD, Terminal
 
-DESCRIPTION = """\
-Keep the best edges of a graph, ordered by Greedy PIG. Compares accuracy, agreement with the full
-graph's predictions and G (the mean log-probability) with PIG, sampling by 1/√(DᵢDⱼ) and random
-edges. Writes the graph of the kept edges, a table, a figure, a page and the result.
-
-The paper's graph network is trained first (or use --model and --weights). All methods are measured
-at 0, 5, … 100 % of the edges; the edges of the first one are kept. A graph is graph.npz, tensors as
-.pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
-EXAMPLES = """\
-  greedypig compress graph.npz --keep 0.5
-  greedypig compress edges.csv --nodes nodes.csv --label topic --keep 0.3
-  greedypig compress graph.npz --model my_models:build --weights gcn.pt"""
 FILES = ("kept.npz", *(f"compression.{ending}" for ending in ("csv", "gpig", "html", "png")))
 FIRST = "greedy-pig"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig compress`."""
-    add = options.group(parser, "method").add_argument
-    words = "share of the edges to keep (default: 0.5)"
-    add("--keep", type=share, default=0.5, metavar="SHARE", help=words)
-    words = f"{', '.join(METHODS)} (default: all)"
-    names, default = options.names_of(METHODS), tuple(METHODS)
-    add("--methods", type=names, metavar="A,B,…", default=default, help=words)
-    graph_model.add_options(
-        parser,
-        folder="compressed",
-        objective="log-probability",
-        rounds=str(FOR_EDGES.rounds),
-        steps=str(FOR_EDGES.steps),
-    )
-
-
-def share(text: str) -> float:
-    """The type of --keep."""
-    with suppress(ValueError):
-        if 0 < float(text) <= 1:
-            return float(text)
-    raise options.wrong("a share above 0 and up to 1", text)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -143,7 +105,7 @@ def _with_notes(
         },
     }
     first = next(iter(results.values()))
-    notes = job.notes(COMPRESSION) | notes
+    notes = job.notes(COMPRESSION, first) | notes
     return replace(first, about={}).with_notes(notes, edges=graph.edges)
 
 

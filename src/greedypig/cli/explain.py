@@ -6,12 +6,12 @@ asks it too, and runs its methods by `explained`.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import warnings
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from os import fspath
 from pathlib import Path
@@ -24,6 +24,8 @@ import greedypig as gp
 from .. import plots, report
 from ..core.errors import BudgetTooSmall, GreedyPigError, MissingPackage
 from ..core.layout import Layout
+from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
+from ..core.stopping import Stop
 from ..images.api import POINTS, SHARES, photo_objective
 from ..images.class_names import find_class
 from ..images.from_spec import OwnModel, model_from
@@ -34,31 +36,15 @@ from ..results import verdicts
 from ..results.photo_notes import Notes
 from ..results.picture import feature_word, features_within, unranked
 from ..results.wording import chance, chance_cell, count, kept_settings, listed, setting
+from ..tensors.methods import choose, within
 from ..tensors.targets import Target
 from . import options, outputs
 from .failures import DONE, FAILED, USAGE, Stopped, Unfit, UsageError, sentence, wrong_command
-from .options import Search
+from .options import knobs_of
 from .outputs import shown
 from .resumable import Session
 from .terminal import BOLD, Bar, Terminal, duration
 
-DESCRIPTION = """\
-Explain which features of a photo a network uses. Prints the class, its probability, and the
-probability with only the best 1, 5 and 10 % of the features. Writes photo.gpig (the result) and
-photo.html (a page).
-
-Objective softmax is the probability of the class, log-likelihood the photo's own prediction,
-counterfactual a change of the prediction. Features are one colour of a pixel (elements), pixels,
-squares (grid), overlapping squares (windows), or regions along edges (superpixels). The default
-method is steady-pig for photos of 128 pixels or more with --objective softmax, sequential-gradient
-with log-likelihood, and greedy-pig otherwise: about 100 gradients per photo. With --rounds or
---steps a --budget does not change the method: it stops early. A network of your own is a factory
-without arguments, in a module of the current directory too. A photo whose name begins with a dash
-goes behind --."""
-EXAMPLES = """\
-  greedypig explain photo.jpg
-  greedypig explain holiday/ --out results --judge mobilenet-v2
-  greedypig explain photo.jpg --class tabby --objective margin:lynx --json"""
 EXPECTED = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)
 """Reasons to stop that need no mention."""
 LIKELIHOOD, JUDGE = "--objective log-likelihood", "a second network (--judge)"
@@ -73,21 +59,38 @@ DRAW: dict[str, Any] = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig explain`."""
-    options.add_photos(parser)
-    options.add_model(parser)
-    options.add_method(parser)
-    options.add_hardware(parser)
-    words = "folder of the results; for one photo also x.gpig or x.html"
-    options.add_output(parser, words, "PATH")
-    add = options.group(parser, "output").add_argument
-    add("--no-html", action="store_true", help="write no pages")
-    words = "write PNG files too: kept, heatmap, overlay, order, curve"
-    add("--pictures", action="store_true", help=words)
+@dataclass(frozen=True)
+class Search:
+    """How to explain: the method, its knobs, and when to stop."""
+
+    method: Any = None
+    """A name or an object; None where it is chosen by what is explained."""
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    k: int | None = None
+    stop: Stop = field(default_factory=Stop)
+
+    @staticmethod
+    def of(args: Namespace) -> Search:
+        """Read the options; whatever is wrong with them is a `UsageError`."""
+        knobs = knobs_of(args)
+        with wrong_command():
+            if args.method is not None:
+                with_knobs(as_method(args.method), **knobs)
+            stop = Stop(gradients=args.budget, seconds=args.seconds)
+        return Search(args.method, knobs, args.k, stop)
+
+    def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:
+        """The method for an input of this layout; a budget plans rounds that are not named."""
+        method = choose(layout, objective) if self.method is None else as_method(self.method)
+        if self.method is None and "steps" in self.knobs and isinstance(method, SequentialGradient):
+            method = GreedyPIG()
+        method = with_knobs(method, **self.knobs)
+        if self.stop.gradients is None or {"rounds", "steps"} & set(self.knobs):
+            return method
+        return within(method, max(1, self.stop.gradients // baselines))
 
 
-def run(args: argparse.Namespace, terminal: Terminal) -> int:
+def run(args: Namespace, terminal: Terminal) -> int:
     """Explain every photo; one that fails is reported and does not end the others."""
     search = Search.of(args)
     if args.pictures and importlib.util.find_spec("matplotlib") is None:
@@ -129,7 +132,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     return exit_code(failed, len(names))
 
 
-def _files(stem: Path, args: argparse.Namespace) -> dict[str, Path]:
+def _files(stem: Path, args: Namespace) -> dict[str, Path]:
     """Everything that is written for a photo: its result, its page, its pictures."""
     files = {"result": stem.with_name(f"{stem.name}.gpig")}
     if not args.no_html:
@@ -176,7 +179,7 @@ class PhotoRun:
         return f"{self.name}, {self.method}" if self.method else self.name
 
 
-def new_session(result: Path, args: argparse.Namespace) -> Session:
+def new_session(result: Path, args: Namespace) -> Session:
     """The session of a photo's result."""
     return Session(result, args.resume, POINTS + len(SHARES))
 
@@ -234,12 +237,12 @@ class Question:
     model: ImageModel
     judge: ImageModel | None
     target: int | None
-    args: argparse.Namespace
+    args: Namespace
     ranking: str
     """The order of one-shot methods, by "absolute" or "signed" score."""
 
     @staticmethod
-    def of(args: argparse.Namespace, terminal: Terminal, ranking: str = "signed") -> Question:
+    def of(args: Namespace, terminal: Terminal, ranking: str = "signed") -> Question:
         """Read the options and load the networks; whatever is wrong is a wrong command."""
         if args.class_ is not None and args.objective in ("log-likelihood", "counterfactual"):
             terminal.warn(

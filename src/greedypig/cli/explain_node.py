@@ -18,44 +18,15 @@ from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
 from ..results.graph_notes import NODE, Explained
 from ..tensors.methods import FOR_NODES
-from . import graph_model, options, outputs
+from . import outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
 from .options import knobs_of
 from .resumable import Session
 from .terminal import BOLD, Terminal
 
-DESCRIPTION = """\
-Explain a graph network's prediction for one node by a connected subgraph of its k best edges, with
-the objective and the probability after each edge, and the same for random subgraphs. Writes the
-result, a drawing and a page.
-
-The paper's network is trained first (or use --model and --weights). A graph is graph.npz, tensors
-as .pt or .safetensors, a table of edges beside one of nodes, a folder of both, or an OGB folder."""
-EXAMPLES = """\
-  greedypig explain-node graph.npz --node 42 --k 20
-  greedypig explain-node edges.csv --nodes nodes.csv --node paper-17 --json"""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig explain-node`."""
-    graph_model.add_options(
-        parser,
-        folder="nodes",
-        objective="log-likelihood",
-        rounds="one for every edge",
-        steps=str(FOR_NODES.steps),
-    )
-    words = "the node's number from 0, or its name"
-    options.group(parser, "input").add_argument("--node", required=True, metavar="NODE", help=words)
-    numbers = {
-        "k": (20, "edges to select (default: 20)"),
-        "hops": (None, "steps from the node (default: the network's depth)"),
-        "draws": (10, "random subgraphs to compare with (default: 10)"),
-    }
-    for name, (default, text) in numbers.items():
-        add = options.group(parser, "method").add_argument
-        add(f"--{name}", type=options.whole, default=default, metavar="N", help=text)
+ROUNDING = 5e-4
+"""Probabilities are shown in three decimals."""
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -99,6 +70,12 @@ def _edges(
 ) -> gp.Attribution:
     """The edges in order: one a round, unless the rounds were named in another way."""
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
+
+    def watch(run: Any) -> None:
+        if session.run is None and "note" in run.about:
+            job.terminal.note(run.about["note"])
+        session(run)
+
     named = {"rounds", "schedule"} & set(knobs)
     method = replace(FOR_NODES, per_round=None) if named else FOR_NODES
     return gp.explain_node(
@@ -113,7 +90,7 @@ def _edges(
         objective=args.objective,
         seed=args.seed,
         resume=saved,
-        progress=session,
+        progress=watch,
     )
 
 
@@ -124,6 +101,7 @@ def _with_notes(a: gp.Attribution, job: GraphJob, node: int) -> gp.Attribution:
     logits = logits_of(model, graph)(None)
     predicted, classes = logits.argmax(1), [graph.class_name(c) for c in range(logits.shape[1])]
     labels = [None if graph.y is None or graph.y[n] < 0 else int(graph.y[n]) for n in own.nodes]
+    probability = float(torch.softmax(logits[node].double(), 0)[target])
     values: list[float | None] = [None] * (a.selected + 1)
     for count, value in zip(torch.tensor([0, *a.picks]).cumsum(0), a.values.tolist(), strict=True):
         values[int(count)] = value
@@ -132,7 +110,7 @@ def _with_notes(a: gp.Attribution, job: GraphJob, node: int) -> gp.Attribution:
         "class": classes[target],
         "target": target,
         "truth": None if labels[0] is None else classes[labels[0]],
-        "probability": float(torch.softmax(logits[node].double(), 0)[target]),
+        "probability": probability,
         "alone": own.probabilities[0],
         "kept_probabilities": list(own.probabilities[1:]),
         "g": values if own.pairs else [],
@@ -147,18 +125,30 @@ def _with_notes(a: gp.Attribution, job: GraphJob, node: int) -> gp.Attribution:
         "same": own.same_class(graph),
         "random": _random(a, job, node, len(own.pairs)),
         "hops": a.settings.get("hops"),
-        "note": a.about.get("note"),
+        "note": _note(a, own.probabilities[-1], probability),
     }
-    return replace(a, about={}).with_notes(job.notes(NODE) | notes)
+    return replace(a, about={}).with_notes(job.notes(NODE, a) | notes)
+
+
+def _note(a: gp.Attribution, last: float, full: float) -> str:
+    """The result's own note, and why all edges within reach are not the whole graph."""
+    note = str(a.about.get("note", ""))
+    if a.selected and a.selected == a.features.count and abs(last - full) > ROUNDING:
+        note += (
+            f" The edges within reach alone give {last:.3f}, the whole graph {full:.3f}: edges "
+            "further away count too, at least in the degrees of nodes."
+        )
+    return note.strip()
 
 
 def _random(a: gp.Attribution, job: GraphJob, node: int, k: int) -> dict[str, Any]:
-    """Means over random subgraphs of k edges."""
+    """Means over random subgraphs of k edges; none where that is all edges within reach."""
     graph, args = job.graph, job.args
     numbers: dict[str, Any] = {"draws": args.draws}
-    if k == 0:
+    if k in (0, a.features.count):
         return numbers
-    search = {"k": k, "hops": a.settings["hops"], "objective": args.objective, "method": "random"}
+    search = {"k": k, "hops": a.settings["hops"], "method": "random"}
+    search["objective"] = a.settings["objective"]
     drawn = [
         grow(job.network.model, graph, node, seed=args.seed + i + 1, **search)
         for i in range(args.draws)
@@ -181,11 +171,11 @@ def _show(explained: Explained, terminal: Terminal) -> None:
     terminal.say(head, BOLD)
     if explained.edges:
         terminal.say(
-            f"selected to maximise the {explained.objective}; with only the first of the "
+            f"selected to maximise the {explained.maximised}; with only the first of the "
             f"{explained.around:,} edges around it:"
         )
         rows = [[str(i), *step] for i, step in enumerate(explained.steps())]
-        terminal.table(["", "edge", explained.objective, "probability"], rows, names=2)
+        terminal.table(["", *explained.heads], rows, names=2)
     else:
         terminal.say(
             "no edge is within the network's depth: the prediction uses the node's own features"

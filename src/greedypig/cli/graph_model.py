@@ -1,4 +1,4 @@
-"""What the graph commands share: their options, the graph, its network, and their results."""
+"""What the graph commands share: the graph, its network, and their results."""
 
 from __future__ import annotations
 
@@ -18,54 +18,15 @@ from ..core.errors import GreedyPigError, first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
 from ..graphs.compression import logits_of
 from ..graphs.files import read_tensors
-from ..graphs.objectives import OBJECTIVES
 from ..images.from_spec import build
 from ..results.wording import count
 from . import options, outputs
+from .commands import TRAINING
 from .failures import Stopped, UsageError, wrong_command
 from .resumable import Explain, Session
 from .terminal import Bar, Terminal, duration
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
-TRAINING = {
-    "hidden": "width of the GCN (default: 64; 256 in large graphs)",
-    "layers": "its layers (default: 3)",
-    "epochs": "epochs of training (default: 300; large graphs: 100)",
-}
-"""Options of a network that is trained here."""
-
-
-def add_options(
-    parser: argparse.ArgumentParser, *, folder: str, objective: str, rounds: str, steps: str
-) -> None:
-    """All options that the graph commands share.
-
-    folder: how the default folder's name ends. objective, rounds, steps: the defaults, in words.
-    """
-    add = options.group(parser, "input").add_argument
-    add(
-        "graph", metavar="GRAPH", help="graph.npz, .pt, .safetensors, a table of edges, or a folder"
-    )
-    words = "the table of nodes, for an edge list as CSV or Parquet"
-    add("--nodes", metavar="FILE", help=words)
-    words = "its column of classes (default: label, y or class)"
-    add("--label", metavar="NAME", help=words)
-    words = "keep the directions of edges (default: an edge in one direction counts as both)"
-    add("--directed", action="store_true", help=words)
-    add = options.group(parser, "model").add_argument
-    words = "package.module:factory for your own, called as model(x, edge_index, edge_weight)"
-    add("--model", metavar="NAME", help=f"{words} (default: the paper's GCN, trained here)")
-    words = "weights of the model, .safetensors or .pt: no training"
-    add("--weights", metavar="FILE", help=words)
-    for name, words in TRAINING.items():
-        add(f"--{name}", type=options.whole, metavar="N", help=words)
-    add = options.group(parser, "method").add_argument
-    names = [name for name in OBJECTIVES if name != "label-loss"]
-    words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
-    add("--objective", default=objective, choices=names, metavar="NAME", help=words)
-    options.add_rounds(parser, rounds, steps)
-    options.add_hardware(parser, batch_size=False)
-    options.add_output(parser, f"folder of the results (default: GRAPH-{folder})")
 
 
 @dataclass(frozen=True)
@@ -126,14 +87,14 @@ class GraphJob:
         (file,) = self.files(name)
         return Session(file, self.args.resume, forwards)
 
-    def notes(self, kind: str) -> dict[str, Any]:
+    def notes(self, kind: str, a: Attribution) -> dict[str, Any]:
         """Notes that the results of all graph commands carry."""
         return {
             "kind": kind,
             "command": self.terminal.command_line(),
             "source": Path(self.args.graph).name,
             "model": self.network.name,
-            "objective": self.args.objective,
+            "objective": a.settings["objective"],
         }
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:

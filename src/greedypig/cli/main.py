@@ -1,6 +1,6 @@
 """The program: find the subcommand, run it, return an exit code whatever happens.
 
-A command's module is imported when it is called, so that `greedypig --help` needs no torch.
+A command's module is imported when it is run, so that no --help waits for torch.
 """
 
 from __future__ import annotations
@@ -19,22 +19,17 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from shutil import get_terminal_size
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from ..core.errors import DiskFull, MissingPackage, did_you_mean
+from . import options
+from .commands import COMMANDS, Command
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import LARGEST_WIDTH, Terminal, visible
 
-COMMANDS = {
-    "explain": "which features of a photo a network uses, and its probability with only those",
-    "compare": "several methods on the same photos: curves, AUC, gradients, seconds",
-    "select": "which columns of a table a model uses, checked by retraining on them",
-    "compress": "keep the few edges of a graph that a network's predictions use",
-    "explain-node": "the few edges that a graph network's prediction for one node uses",
-    "report": "the interactive page again, from a result's file alone",
-}
-"""The subcommands with a line of help, in its order."""
 DEBUG = "GREEDYPIG_DEBUG"
+Run: TypeAlias = Callable[[argparse.Namespace, Terminal], int]
+"""Does a command's job and returns the exit code."""
 SENTENCES = {
     r"^the following arguments are required: (.*)": r"Expected \1 (got nothing)",
     r"^argument (\S+): invalid choice: (.*) \(choose from (.*)\)": (
@@ -64,7 +59,8 @@ def run_program(
 ) -> int:
     """Run the command that the words name; returns the exit code.
 
-    build: the parser for the words of a command line; it sets `run` to the command's own.
+    build: the parser for the words of a command line; it sets `load`, which gives the command's
+        function `run`.
     """
     _prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
@@ -72,6 +68,7 @@ def run_program(
         with _interrupts(deferred=False):
             with _interrupts(deferred=True):
                 args = build(words).parse_args(words)
+                args.run = args.load()
             terminal = Terminal((program, *words), vars(args))
             with _short_warnings(terminal):
                 code = _run(args, terminal)
@@ -133,10 +130,11 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser, title="commands"
     )
-    for name, line in COMMANDS.items():
-        added = subparsers.add_parser(name, help=line, add_help=False)
+    for name, command in COMMANDS.items():
+        added = subparsers.add_parser(name, help=command.line, add_help=False)
         if name == next(iter(words), None):
-            _configure(added, module_of(name))
+            _configure(added, command)
+            added.set_defaults(load=lambda name=name: module_of(name).run)
     return parser
 
 
@@ -145,20 +143,18 @@ def module_of(name: str) -> ModuleType:
     return import_module(f"{__package__}.{name.replace('-', '_')}")
 
 
-def command_parser(program: str, command: ModuleType) -> argparse.ArgumentParser:
+def command_parser(program: str, command: Command, run: Run) -> argparse.ArgumentParser:
     """The parser of a program that is one command."""
     parser = _Parser(prog=program, add_help=False)
     _configure(parser, command)
+    parser.set_defaults(load=lambda: run)
     return parser
 
 
-def _configure(parser: argparse.ArgumentParser, command: ModuleType) -> None:
+def _configure(parser: argparse.ArgumentParser, command: Command) -> None:
     """Add a command's options and help. --help is short, --help-all is whole."""
-    from . import options
-
     parser.formatter_class = _Formatter
     parser.allow_abbrev = False
-    parser.set_defaults(run=command.run)
     for title in ("input", "model", "method", "output"):  # In this order.
         options.group(parser, title)
     command.configure(parser)
@@ -173,10 +169,10 @@ def _configure(parser: argparse.ArgumentParser, command: ModuleType) -> None:
     hidden = {a: a.help for a in parser._actions if options.RARE & set(a.option_strings)}
     for action in hidden:
         action.help = argparse.SUPPRESS
-    add("--help-all", action=_HelpAll, hidden=hidden, text=command.DESCRIPTION)
+    add("--help-all", action=_HelpAll, hidden=hidden, text=command.description)
     add("--help", "-h", action="help", help=argparse.SUPPRESS)
-    parser.description = command.DESCRIPTION.split("\n\n")[0]
-    parser.epilog = f"examples:\n{command.EXAMPLES.rstrip()}"
+    parser.description = command.description.split("\n\n")[0]
+    parser.epilog = f"examples:\n{command.examples}"
 
 
 class _HelpAll(argparse.Action):
@@ -301,4 +297,4 @@ def _flushed(code: int) -> int:
     return code
 
 
-__all__ = ["COMMANDS", "build_parser", "command_parser", "main", "module_of", "run_program"]
+__all__ = ["build_parser", "command_parser", "main", "module_of", "run_program"]

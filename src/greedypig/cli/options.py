@@ -1,30 +1,31 @@
 """Options that several commands share, and what their words mean.
 
 Words are turned into the arguments of `greedypig.explain` here. A wrong word is an error before any
-network is loaded, where that can be known.
+network is loaded, where that can be known. The names of networks, objectives and baselines are
+repeated here, because a help text should not wait for torch.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import inf
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 import greedypig as gp
 
-from ..core.layout import Layout
-from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
-from ..core.stopping import Stop
-from ..images.networks.pretrained import NAMES as MODELS
-from ..tensors import baselines, targets
-from ..tensors.methods import choose, within
-from .failures import UsageError, wrong_command
+from .failures import UsageError
 
+if TYPE_CHECKING:
+    import torch
+
+MODELS = ("efficientnet-lite0", "mobilenet-v2", "resnet50")
+OBJECTIVES = (
+    *("softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual"),
+    *("increase", "decrease"),
+)
+BASELINES = ("zero", "gray", "black", "white", "mean", "blur")
 FEATURES = ("elements", "pixels", "grid:16", "windows:8", "superpixels[:100]")
 METHODS = (
     *("greedy-pig", "steady-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig"),
@@ -69,10 +70,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     add("--outputs", choices=("logits", "probabilities"), help=words)
     words = "number, name or WordNet id (default: the predicted class)"
     add("--class", dest="class_", metavar="CLASS", help=words)
-    words = first_is_default(targets.NAMES).replace("margin", "margin[:CLASS]")
+    words = first_is_default(OBJECTIVES).replace("margin", "margin[:CLASS]")
     add("--objective", type=objective, default="softmax", metavar="NAME", help=words)
     words = (
-        f"what an absent feature looks like: {', '.join(baselines.NAMES)} or a number; several "
+        f"what an absent feature looks like: {', '.join(BASELINES)} or a number; several "
         "with commas are averaged (default: %(default)s)"
     )
     add("--baseline", default="gray", metavar="NAME", help=words)
@@ -134,37 +135,6 @@ def add_output(parser: argparse.ArgumentParser, words: str, metavar: str = "FOLD
     add("--resume", action="store_true", help="go on where the same command was stopped")
 
 
-@dataclass(frozen=True)
-class Search:
-    """How to explain: the method, its knobs, and when to stop."""
-
-    method: Any = None
-    """A name or an object; None where it is chosen by what is explained."""
-    knobs: Mapping[str, Any] = field(default_factory=dict)
-    k: int | None = None
-    stop: Stop = field(default_factory=Stop)
-
-    @staticmethod
-    def of(args: argparse.Namespace) -> Search:
-        """Read the options; whatever is wrong with them is a `UsageError`."""
-        knobs = knobs_of(args)
-        with wrong_command():
-            if args.method is not None:
-                with_knobs(as_method(args.method), **knobs)
-            stop = Stop(gradients=args.budget, seconds=args.seconds)
-        return Search(args.method, knobs, args.k, stop)
-
-    def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:
-        """The method for an input of this layout; a budget plans rounds that are not named."""
-        method = choose(layout, objective) if self.method is None else as_method(self.method)
-        if self.method is None and "steps" in self.knobs and isinstance(method, SequentialGradient):
-            method = GreedyPIG()
-        method = with_knobs(method, **self.knobs)
-        if self.stop.gradients is None or {"rounds", "steps"} & set(self.knobs):
-            return method
-        return within(method, max(1, self.stop.gradients // baselines))
-
-
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     """The knobs that were given."""
     knobs = {"rounds": args.rounds, "steps": args.steps, "schedule": args.schedule}
@@ -191,19 +161,20 @@ def baseline(text: str) -> Any:
 
 
 def _baseline(text: str) -> str | float:
-    if text in baselines.NAMES:
+    if text in BASELINES:
         return text
     try:
         return float(text)
     except ValueError:
         raise UsageError(
-            f"Expected --baseline as a number or one of {', '.join(baselines.NAMES)} "
-            f"(got {text!r})."
+            f"Expected --baseline as a number or one of {', '.join(BASELINES)} (got {text!r})."
         ) from None
 
 
 def device(text: str) -> torch.device:
     """The device called `text`, if this machine has it."""
+    import torch
+
     try:
         named = torch.device(text)
         torch.empty(1, device=named).item()
@@ -252,8 +223,8 @@ def above_zero(text: str) -> float:
 def objective(text: str) -> str:
     """The type of --objective."""
     name, colon, _ = text.partition(":")
-    if name not in targets.NAMES or (colon and name != "margin"):
-        raise wrong(f"one of {', '.join(targets.NAMES)}, or margin:CLASS", text)
+    if name not in OBJECTIVES or (colon and name != "margin"):
+        raise wrong(f"one of {', '.join(OBJECTIVES)}, or margin:CLASS", text)
     return text
 
 

@@ -12,26 +12,9 @@ import greedypig as gp
 
 from .. import report
 from ..core.errors import GreedyPigError
-from . import options, outputs
+from . import outputs
 from .failures import DONE, FAILED, UsageError, sentence
 from .terminal import Terminal
-
-DESCRIPTION = """\
-Write the page of saved results again. Everything on it comes from the .gpig file: no model, no
-photo and no network connection are needed. With a folder, index.html links all pages."""
-EXAMPLES = """\
-  greedypig report photo.gpig --open
-  greedypig report results/*.gpig --out pages"""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig report`."""
-    words = "a .gpig file, or a folder"
-    options.group(parser, "input").add_argument("results", nargs="+", metavar="RESULT", help=words)
-    add = options.group(parser, "output").add_argument
-    words = "folder of the pages; for one result also a file, x.html (default: beside the result)"
-    add("--out", metavar="PATH", help=words)
-    add("--open", action="store_true", help="show the page in the browser")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -8,7 +8,7 @@ import importlib.util
 import json
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from os import fspath
 from pathlib import Path
@@ -26,65 +26,17 @@ from ..results.wording import count
 from ..tables import Reading, Schema, Table, criteo_reading, open_table
 from ..tables.distributed import joined, own_device, restarted
 from . import options, outputs
+from .commands import TASKS
 from .failures import DONE, Stopped, UsageError
-from .select_job import METHODS, USUAL_METHODS, Plan, SelectJob
+from .select_job import Plan, SelectJob
 from .terminal import BOLD, Terminal, duration
 
-DESCRIPTION = """\
-Rank the columns of a table by what a network uses (trained here, or yours), and check the ranking:
-fresh networks are trained on the top k columns, beside integrated gradients and random columns.
-Writes tables, a figure, a page and the result.
-
-Tables are CSV, TSV (also .gz), Parquet or Arrow; they are read piece by piece and need not fit in
-memory. Criteo's files are recognised. By default k is those of 5,10,20,30 that are fewer than all,
-or 1,2,3,5,7,10 of up to 20 columns. --drop and
---categorical may be given again; a row number is ranked if it is --categorical. By default a tenth
-of the rows validates, more of a small table. The factory of
---model may take the table's schema. Every finished round and training is kept; --resume goes on.
-On several processes, with the same result:
-torchrun --nproc-per-node 4 -m greedypig select train.parquet --label y"""
-EXAMPLES = """\
-  greedypig select train.parquet --label clicked --k 5,10,20,30
-  greedypig select 'days/*.parquet' --valid last.parquet --label clicked
-  greedypig select people.csv --label income --drop id --categorical zip"""
 SAME = ("ks", "seeds", "seed", "methods", "model", "epochs")
 """Options that a plan takes as they are."""
-TASKS = {"classification": "classes", "regression": "number"}
 CRITEO = {"label", "I1", "I13", "C1", "C26"}
 """Columns by which Criteo's tables are recognised."""
 STEM, ENDINGS = "selection", ("gpig", "md", "csv", "png", "html")
 CSV_HEAD = "method,k,loss,loss_standard_error,accuracy,accuracy_standard_error,r2,columns"
-R2_WORDS = "R² of these losses: 1 − loss / variance of the label, both on the validation rows."
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `greedypig select`."""
-    count: dict[str, Any] = {"type": options.whole, "metavar": "N"}
-    texts: dict[str, Any] = {"metavar": "A,B", "action": "append", "default": []}
-    add = options.group(parser, "input").add_argument
-    add("tables", nargs="+", metavar="TABLE", help="a file, a folder or a quoted pattern")
-    add("--label", metavar="NAME", help="the column to predict")
-    words = "validation rows (default: some of the table's rows)"
-    add("--valid", metavar="TABLE", help=words)
-    add("--drop", **texts, help="leave these columns out")
-    words = "take these columns as categories"
-    add("--categorical", **texts, help=words)
-    words = "(default: found from the label's values)"
-    add("--task", choices=TASKS, help=f"{' or '.join(TASKS)} {words}", metavar="NAME")
-
-    add = options.group(parser, "model").add_argument
-    words = "package.module:factory of your trained model (default: a network is trained)"
-    add("--model", metavar="NAME", help=words)
-    words = "most epochs; training ends when the validation loss does not fall"
-    add("--epochs", **count, help=f"{words} (default: 20, of small tables 3,000 batches)")
-
-    add = options.group(parser, "method").add_argument
-    add("--k", dest="ks", type=_ks, default=(), metavar="N,M,…", help="how many columns to keep")
-    words = f"{', '.join(METHODS)} (default: {','.join(USUAL_METHODS)})"
-    add("--methods", type=_methods, default=USUAL_METHODS, metavar="A,B,…", help=words)
-    add("--seeds", **count, default=3, help="trainings of each set of columns (default: 3)")
-    options.add_hardware(parser, batch_size=False)
-    options.add_output(parser, "folder of the results (default: TABLE-selection)")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -147,20 +99,6 @@ def _plan(args: argparse.Namespace) -> tuple[list[Table], Plan]:
     return [table, *further], Plan(label, reading, **same)
 
 
-def _ks(text: str) -> tuple[int, ...]:
-    """The type of --k."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(sorted({options.whole(part) for part in parts}))
-
-
-def _methods(text: str) -> tuple[str, ...]:
-    """The type of --methods."""
-    names = options.names_of(METHODS)(text)
-    if names[0] == "random":
-        raise options.wrong("methods of which the first one ranks columns", text)
-    return names
-
-
 def _columns(texts: Sequence[str], table: Table) -> tuple[str, ...]:
     """Columns named by an option, all its times together: a name with commas is one where the
     table has it, or in quotes."""
@@ -194,8 +132,8 @@ def report(job: SelectJob, terminal: Terminal) -> None:
     files = _write(a, notes, job.folder)
     _tell(a, notes, terminal)
     terminal.say(
-        f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
-        f"order, {duration(job.seconds)} in all; {outputs.wrote(files)}"
+        f"{count(a.gradients_used, 'gradient')} for the order, {duration(job.seconds)} in all; "
+        f"{outputs.wrote(files)}"
     )
     terminal.result(_record(job, a, notes) | {"files": [fspath(file) for file in files]})
 
@@ -256,18 +194,17 @@ def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[lis
     """
     seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
     seeds += " ± standard error" if errors and notes.seeds > 1 else ""
-    words = f"Validation {notes.metric} after retraining on the top k, lower is better; {seeds}."
+    words = (
+        f"Validation {notes.metric}{notes.unit} after retraining on the top k, lower is better; "
+        f"{seeds}."
+    )
     shown = notes.shown if errors else lambda loss: notes.figure(loss.mean)
-    tables = [(words, _rows(notes, shown))]
-    if notes.r_squared(0) is not None:
-        tables.append((R2_WORDS, _rows(notes, lambda loss: f"{notes.r_squared(loss.mean):.4f}")))
+    losses = [[name, *(shown(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
+    heads = ["k", *map(str, notes.ks)]
+    tables = [(words, [heads, *losses])]
+    if r_squared := notes.r_squared_rows():
+        tables.append((table_notes.R2, [heads, *r_squared]))
     return tables
-
-
-def _rows(notes: ColumnNotes, cell: Callable[[Summary], str]) -> list[list[str]]:
-    """The heads, then a row for each method with one cell for each k."""
-    rows = [[name, *(cell(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
-    return [["k", *map(str, notes.ks)], *rows]
 
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
@@ -307,7 +244,7 @@ def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
         "# greedypig select",
         f"{_head(a, notes)}.",
         f"Explained: {notes.network}, validation {notes.metric} {loss}; baseline "
-        f"{a.about['baseline']}; {a.about['gradient_batches']:,} gradient batches.",
+        f"{a.about['baseline']}; {count(a.gradients_used, 'gradient')}.",
     ]
     for words, rows in _tables(notes):
         parts += [words, outputs.markdown_table(rows[0], rows[1:])]

@@ -52,8 +52,6 @@ from ..tensors.methods import FOR_COLUMNS
 from .failures import UsageError
 from .terminal import Bar
 
-METHODS = ("greedy-pig", "sequential-gradient", "ig", "permutation", "marginal-gains", "random")
-USUAL_METHODS = ("greedy-pig", "ig", "random")
 ONE_SHOT = gp.IG(steps=39)
 """Integrated gradients with the paper's number of steps."""
 USUAL_KS, FEW_KS, FEW = (5, 10, 20, 30), (1, 2, 3, 5, 7, 10), 20

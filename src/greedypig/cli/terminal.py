@@ -83,7 +83,7 @@ class Terminal:
 
     def caution(self, text: str, indent: int = 0) -> None:
         """A ▲ line: a result to doubt."""
-        self.say(f"▲ {text}", YELLOW, indent)
+        self.say(f"▲ {self._translated(text)}", YELLOW, indent)
 
     def note(self, text: str) -> None:
         """A remark, on standard error, also under --json."""

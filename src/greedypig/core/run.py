@@ -283,6 +283,11 @@ def maximize(
     method: a name or an object; a callable (objective, mask) → scores is one-shot.
     k: how many features to select (default: all). stop: reasons to stop before.
     resume: a saved result of the same run, gone on with as if it had never stopped.
+
+    Examples:
+        >>> objective = gp.objective(lambda m: 3 * m[:, :2].amax(1) + m[:, 2], 3)
+        >>> gp.maximize(objective, gp.GreedyPIG(per_round=1)).order.tolist()
+        [0, 2, 1]
     """
     run = Run(objective, method, features=features, k=k, stop=stop, seed=seed, resume=resume)
     for _ in run:
@@ -296,6 +301,10 @@ def best_subset(
     """The best set of exactly k features by trying all, and its value; small n only.
 
     Equal values go to the set that comes first, by lower indices.
+
+    Examples:
+        >>> gp.best_subset(gp.objective(lambda m: 3 * m[:, :2].amax(1) + m[:, 2], 3), k=2)
+        ((0, 2), 4.0)
     """
     problem = as_objective(objective)
     features = features or Elements(problem.n)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -72,6 +72,13 @@ def explain_edges(
         (drawn with probability ∝ (D_i D_j)^-½), or a method such as gp.GreedyPIG(rounds=20).
     k, stop, seed, resume, checkpoint: as in `explain`.
     progress: called with the run before its first round and after every one.
+
+    Examples:
+        >>> gcn, x = gp.models.GCN(8, 3), torch.randn(4, 8)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> a = gp.explain_edges(gcn, x, edge_index)
+        >>> edge_index[:, a.mask(2)].shape      # The best two pairs, in both directions.
+        torch.Size([2, 4])
     """
     check_checkpoint(checkpoint)
     with torch.inference_mode(False):
@@ -132,21 +139,29 @@ def explain_node(
     At most k features (pairs of nodes) are taken, each touching those taken before, from the edges
     whose messages reach the node in `hops` steps (None: as many as the model has layers). The
     result is about those edges alone: `edge_index[:, gp.edge_columns(a)]` are the edges that were
-    taken, in order. G(S) is the model's output on the whole graph with all edges but S removed.
-    about["note"] says where there are fewer than k edges, and where the model had to be run on the
-    whole graph. The result for a node that no edge reaches is empty.
+    taken, in order. G(S) is the model's output on the whole graph with all edges but S removed, and
+    full_value that on the whole graph itself. about["note"] says where there are fewer than k
+    edges, and where the model had to be run on the whole graph. The result for a node that no edge
+    reaches is empty.
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which saves sorting the
         edges for every node.
     node: its id; or the ids of several nodes, which are explained together.
     k: None takes all edges within reach.
-    target: the class to explain; None takes the model's output as it is.
-    objective: as in `explain_edges`. None takes "log-likelihood", which is highest where the
-        output is the same, not where it is surer; with a target, "log-probability".
+    target: the class to explain; None takes the predicted one.
+    objective: as in `explain_edges`. None takes "log-probability"; without a target and with
+        normalisation "kept", "log-likelihood", which finds more of the true edges there.
     connected: False takes the best edges within reach, whether they touch the others or not.
     method: None (one edge a round, 20 nodes of "gauss-legendre"), a name, or a method; "random"
         grows at random.
     The rest is as in `explain_edges`.
+
+    Examples:
+        >>> gcn, x = gp.models.GCN(8, 3), torch.randn(4, 8)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> a = gp.explain_node(gcn, x, edge_index, node=0, k=2)
+        >>> edge_index[:, gp.edge_columns(a)].shape      # In order of selection.
+        torch.Size([2, 4])
     """
     check_checkpoint(checkpoint)
     k, hops = whole(k), whole(hops)
@@ -163,8 +178,10 @@ def explain_node(
         place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
         around, edges, hops, note = place.view(hops, normalisation)
         if objective is None:
-            objective = "log-likelihood" if target is None else "log-probability"
-        aim = NodeTarget(objective, edges.logits(), nodes=around.centres, target=target)
+            masked = edges.normalisation == "kept" and target is None
+            objective = "log-likelihood" if masked else "log-probability"
+        whole_graph = edges.logits()
+        aim = NodeTarget(objective, whole_graph, nodes=around.centres, target=target)
         removing = edges.normalisation == "recomputed" and around.reaching > 0
         features = around.candidates().features()
         if not around.reaching:
@@ -172,7 +189,7 @@ def explain_node(
         elif connected:
             features = Growing(around, local=removing or isinstance(method, RandomGrowth))
         if k is not None and k > features.count > 0:
-            fewer = f"{k} edges were asked for; only {features.count} are within {hops} steps."
+            fewer = f"{k:,} edges were asked for; only {features.count:,} are within {hops} steps."
             note = f"{note} {fewer}".strip()
         k = min(k or features.count, features.count) or None
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
@@ -183,6 +200,7 @@ def explain_node(
         run.about = {"note": note} if note else {}
         run.columns = around.columns[: around.reaching]
         run.edge_index = indexed.edge_index[:, run.columns]
+        run.full_value = float(aim.value(whole_graph))
         return run.result(checkpoint, progress)
 
 
@@ -215,6 +233,8 @@ class EdgeRun(Run):
     """(2, values) source and target of the edges that the run is about."""
     columns: Tensor | None = None
     """The columns of edge_index that the run is about, where it is not about all of them."""
+    full_value: float | None = None
+    """G on the whole graph, where the run is not about all of its edges."""
 
     def __init__(
         self,
@@ -254,7 +274,10 @@ class EdgeRun(Run):
         tensors = {"edge_index": self.edge_index.int()}
         if self.columns is not None:
             tensors["edges"] = self.columns
-        return [a.with_notes(about, **tensors) for a in super().results(measure=measure)]
+        results = super().results(measure=measure)
+        if measure and self.full_value is not None:
+            results = [replace(a, full_value=self.full_value) for a in results]
+        return [a.with_notes(about, **tensors) for a in results]
 
     def result(
         self, checkpoint: Path | None, progress: Callable[[Run], object] | None

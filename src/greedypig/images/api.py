@@ -76,6 +76,12 @@ def explain_photo(
         views of steady-pig are left out for a network that they do not fit.
     ranking: the order of one-shot methods, by "absolute" or "signed" score.
     progress: a function that is called with the run before its first round and after every one.
+
+    Examples:
+        >>> a = gp.explain_photo("coffee.png")
+        >>> a.about["class"], round(a.about["probability"], 2)
+        ('espresso', 0.95)
+        >>> a.to_html("coffee.html")
     """
     check_checkpoint(checkpoint)
     network, name = _network(model)

@@ -62,7 +62,14 @@ def _figure_class() -> Any:
             self.savefig(raw, format="png", dpi=100)
             return raw.getvalue()
 
+    NotebookFigure.__qualname__ = "NotebookFigure"  # Pickle finds it by `__getattr__` below.
     return NotebookFigure
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NotebookFigure":
+        return _figure_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def axes_or(ax: Axes | None, width: float, height: float) -> Axes:
@@ -120,6 +127,13 @@ def plain(ax: Axes) -> None:
     ax.tick_params(colors=SOFT, labelcolor=INK, labelsize=8.5)
     ax.grid(True, color=FAINT, linewidth=0.6, alpha=0.7)
     ax.set_axisbelow(True)
+
+
+def percent_ticks(ax: Axes) -> None:
+    """Shares along the x axis, in percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    ax.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
 
 
 def untick(ax: Axes) -> None:

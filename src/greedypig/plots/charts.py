@@ -13,7 +13,7 @@ from ..core.numbers import check_count
 from ..results.curve import DELETION, Curve
 from ..results.frame import valued_labels
 from ..results.photo_notes import CLEARLY, SECOND, Notes
-from ..results.picture import feature_word, rounds_line, strengths
+from ..results.picture import feature_word, rounds_line, share_word, strengths
 from .canvas import (
     COLOURS,
     KEY_BELOW,
@@ -25,6 +25,7 @@ from .canvas import (
     labels,
     level,
     line_styles,
+    percent_ticks,
     plain,
     shorten,
     title,
@@ -67,14 +68,16 @@ def curve(
         ax.set_ylim(0, 1.02)
     elif loss:
         ax.set_ylim(bottom=0)
-    ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+    percent_ticks(ax)
     done = "switched off" if all(line.off for line in drawn) else "kept"
     quantity = "probability of the class" if bounded else "value"
     if loss:
         quantity = "KL from the whole input's prediction (nats)"
     elif all(name.startswith("G(S)") for name, _ in lines):
         quantity = "G(S)"
-    labels(ax, f"share of the features {done}, best first", quantity)
+    words = {share_word(item) for item in curves if isinstance(item, Attribution)}
+    word = words.pop() if len(words) == 1 else "features"
+    labels(ax, f"share of the {word} {done}, best first", quantity)
     plain(ax)
     if len(curves) == 1 and isinstance(curves[0], Attribution):
         title(ax, headline(Notes.of(curves[0])))

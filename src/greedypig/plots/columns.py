@@ -43,7 +43,7 @@ def selected_columns(a: Attribution) -> Figure:
     if measured and a.picks and all(taken == 1 for taken in a.picks):
         figure = new_figure(11.5, 5.0)
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
-        _path(a, right)
+        _path(a, notes, right)
     else:
         figure = new_figure(6.5, 5.0)
         left = figure.subplots()
@@ -83,7 +83,7 @@ def _losses(notes: ColumnNotes, ax: Axes) -> None:
     title(ax, f"Retrained on the top k ({seeds}; lower is better)")
 
 
-def _path(a: Attribution, ax: Axes) -> None:
+def _path(a: Attribution, notes: ColumnNotes, ax: Axes) -> None:
     """The loss of the model itself, not retrained, as columns are added in the order chosen."""
     count = min(len(a.picks), MOST_NAMES)
     names = ["none", *(shorten(n, 24) for n in feature_labels(a, a.order[:count].tolist()))]
@@ -92,7 +92,8 @@ def _path(a: Attribution, ax: Axes) -> None:
     level(ax, -a.full_value, f"all columns: {0.0 - a.full_value:.4f}")
     turned: Style = {"rotation": 60 if count > 6 else 35, "ha": "right", "rotation_mode": "anchor"}
     ax.set_xticks(range(count + 1), names, **turned)
-    labels(ax, y="loss of the model as it is")
+    unit = " (label standardised)" * bool(notes.unit_of_g)
+    labels(ax, y=f"loss of the model as it is{unit}")
     plain(ax)
     ax.tick_params(axis="x", labelsize=8 if count <= 25 else 6.5)
     ax.legend(**KEY)

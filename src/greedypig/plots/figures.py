@@ -12,7 +12,7 @@ from ..core.errors import InvalidInput, InvalidType
 from ..results import verdicts
 from ..results.graph_notes import COMPRESSION, NODE
 from ..results.photo_notes import COMPARED, SECOND, Method, Notes, compared_curves
-from ..results.picture import Picture, feature_word, unranked
+from ..results.picture import ROUNDS, Picture, feature_word, share_word, unranked
 from ..results.table_notes import KEY as SELECTION
 from .canvas import (
     KEY,
@@ -107,7 +107,7 @@ def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
     elif curve_of(a)[0] is None:
         note(ax, "no values were measured")
     else:
-        title(curve(a, ax=ax), "G(S) after each round")
+        title(curve(a, ax=ax), ROUNDS)
 
 
 def _plain_panel(a: Attribution) -> Figure:
@@ -149,11 +149,13 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
     if isinstance(results, Attribution):
         notes = Notes.of(results)
         rows: Sequence[Method] = notes.methods
+        word = share_word(results)
         pictures: dict[str, Attribution] = {}
     elif isinstance(results, Mapping):
         rows = [_own_row(str(name), check(a)) for name, a in results.items()]
         pictures = {str(n): a for n, a in results.items() if Picture.of(a) is not None}
-        notes = Notes.of(next(iter(results.values()))) if results else Notes()
+        first = next(iter(results.values()), None)
+        notes, word = (Notes(), "") if first is None else (Notes.of(first), share_word(first))
     else:
         raise InvalidType(f"Expected results by method (got {type(results).__name__}).")
     if not rows:
@@ -172,7 +174,7 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
         ax = figure.add_subplot(grid[i // across, i % across])
         _explained_part(a, share, ax)
         title(ax, f"{shorten(name, 24)}\n{ax.get_title(loc='left')}")
-    _all_curves(figure, grid[deep, :], rows, notes.probability)
+    _all_curves(figure, grid[deep, :], rows, notes.probability, word)
     _table(figure.add_subplot(grid[deep + 1, :]), rows)
     source = shorten(notes.source or "")
     head = f"{source}: AUC of median curves, the rest medians"
@@ -182,16 +184,21 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
     return figure
 
 
-def _all_curves(figure: Figure, place: Any, rows: Sequence[Method], full: float | None) -> None:
+def _all_curves(
+    figure: Figure, place: Any, rows: Sequence[Method], full: float | None, word: str
+) -> None:
     """The methods' curves, and beside them those of the loss and of a judge, as far as known."""
     diagrams = compared_curves(rows)
     parts = place.subgridspec(1, max(len(diagrams), 1))
     for i, (kind, caption, lines) in enumerate(diagrams):
+        if all(line.name == ROUNDS for line in lines.values()):
+            caption = ROUNDS
         # The caption names the judge once for all curves.
         lines = {name: replace(line, settings={"off": line.off}) for name, line in lines.items()}
         whole = full if kind == "curve" else None
         ax = curve(lines, full=whole, ax=figure.add_subplot(parts[0, i]))
         title(ax, caption)
+        ax.set_xlabel(ax.get_xlabel().replace("features", word))
         if len(diagrams) > 2:  # Few ticks and a legend of one column fit three in a row.
             ax.set_xticks([0, 0.5, 1])
             ax.legend(**KEY_BELOW)

@@ -25,6 +25,7 @@ from .canvas import (
     level,
     line_styles,
     new_figure,
+    percent_ticks,
     plain,
     shorten,
     title,
@@ -131,7 +132,7 @@ def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
     ax.set_xlim(0, 1)
     room = 0.06 * (max(values) - min(values)) or 0.05
     ax.set_ylim(min(values) - room, max(values) + room)
-    ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+    percent_ticks(ax)
     labels(ax, "share of the edges kept", panel.quantity)
     title(ax, panel.title)
 

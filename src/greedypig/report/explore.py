@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..core.attribution import Attribution, is_one_shot
 from ..results.photo_notes import Notes
 from ..results.picture import SHARES, Picture, feature_word, order_last, order_ticks
-from .render import packed
+from .render import packed, reduced
 
+MOST = 1_250_000
+"""Characters of what a page's pictures are drawn from."""
 STOPS = 120
 """Positions of the slider, besides those of the presets."""
 PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
@@ -48,34 +51,50 @@ def slider_stops(
 def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
     """What the script draws from: ranks, picture and baseline as bytes, and a few numbers."""
     ranks, count = picture.ranks, a.features.count
+    if (ranks == ranks[:1]).all():
+        ranks = ranks[:1]  # All channels of a pixel together: one of them says it all.
     size = next(size for size in (2, 3, 4) if count <= 1 << 8 * size)
-    raw = ranks.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :size]
+    planes = np.moveaxis(ranks.astype("<u4")[..., None].view(np.uint8), -1, 0)[:size]
+    importance = np.round(255 * picture.importance).astype(np.uint8)
+
+    def drawn(step: int) -> dict[str, Any]:
+        return {
+            "shape": list(ranks[:, ::step, ::step].shape),
+            "ranks": packed(planes[..., ::step, ::step]),
+            "importance": packed(importance[::step, ::step]),
+            **picture_data(picture, step),
+        }
+
     line = notes.deletion or notes.curve
     last = order_last(a, picture.first)
     start = start_share(notes)
-    return {
-        "shape": list(ranks.shape),
+    return finest(drawn) | {
+        "size": picture.first.shape,
         "count": count,
         "n": a.features.n,
         "selected": a.selected,
         "word": [feature_word(a, 1), feature_word(a)],
         "elements": a.features.kind == "elements",
         "ends": np.cumsum(a.picks).tolist(),
-        "stops": slider_stops(ranks, count, a.selected, (*PRESETS, start)),
+        "stops": slider_stops(picture.ranks, count, a.selected, (*PRESETS, start)),
         "start": start,
         "order": {"last": last, "ticks": order_ticks(last)},
         "once": is_one_shot(a),
-        "bytes": size,
-        "ranks": packed(raw.tobytes()),
-        "importance": packed(np.round(255 * picture.importance).astype(np.uint8).tobytes()),
         "outlined": a.features.kind == "windows" or a.features.n >= OUTLINED * count,
-        "picture": None if picture.pixels is None else packed(picture.pixels.tobytes()),
-        "baseline": baseline_data(picture),
         "label": notes.label or "the class",
         "whole": notes.probability,
         "removing": notes.removing,
         "curve": None if line is None else [line.fractions.tolist(), line.values.tolist()],
     }
+
+
+def finest(drawn: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    """What is drawn from every pixel, or else from every second, third, … until it is small."""
+    for step in itertools.count(1):
+        data = drawn(step)
+        if len(json.dumps(data)) <= MOST:
+            break
+    return data | {"step": step}
 
 
 def start_share(notes: Notes) -> float:
@@ -84,35 +103,42 @@ def start_share(notes: Notes) -> float:
     return share if share and share < 1 else 0.1
 
 
-def baseline_data(picture: Picture) -> list[int] | str:
-    """A baseline of one colour as that, any other as bytes."""
+def picture_data(picture: Picture, step: int) -> dict[str, Any]:
+    """The picture and its baseline, each as differences to the pixel before; a baseline of one
+    colour as that."""
+
+    def differences(pixels: NDArray[np.uint8]) -> str:
+        return packed(np.diff(reduced(pixels, step).reshape(-1, 3), axis=0, prepend=np.uint8(0)))
+
     base = picture.baseline
-    return base[0, 0].tolist() if (base == base[:1, :1]).all() else packed(base.tobytes())
+    uniform = bool((base == base[:1, :1]).all())
+    return {
+        "picture": None if picture.pixels is None else differences(picture.pixels),
+        "baseline": base[0, 0].tolist() if uniform else differences(base),
+    }
 
 
 def compared_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any] | None:
-    """What the script draws the pictures of a comparison from: two values' stops to a byte."""
+    """What the script draws the pictures of a comparison from: each value's stop."""
     stops = a.attachments.get("methods")
     shape = (len(notes.methods), *picture.ranks.shape)
     if stops is None or picture.pixels is None or stops.shape != shape:
         return None
+    places = stops.numpy().clip(0, len(SHARES) - 1)
 
-    def halves(values: Tensor) -> str:
-        flat = values.reshape(-1).numpy().clip(0, len(SHARES) - 1)
-        even = np.append(flat, flat[:0] if flat.size % 2 == 0 else [0]).astype(np.uint8)
-        return packed((even[::2] | even[1::2] << 4).tobytes())
+    def drawn(step: int) -> dict[str, Any]:
+        return {
+            "shape": list(places[0, :, ::step, ::step].shape),
+            "stops": [packed(each[:, ::step, ::step]) for each in places],
+            **picture_data(picture, step),
+        }
 
-    return {
-        "shape": list(picture.ranks.shape),
+    return finest(drawn) | {
+        "size": picture.first.shape,
         "shares": SHARES,
         "label": notes.label or "the class",
         "whole": notes.probability,
-        "picture": packed(picture.pixels.tobytes()),
-        "baseline": baseline_data(picture),
-        "methods": [
-            {"name": method.name, "stops": halves(values)}
-            for method, values in zip(notes.methods, stops, strict=True)
-        ],
+        "methods": [method.name for method in notes.methods],
     }
 
 

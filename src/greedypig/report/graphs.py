@@ -89,10 +89,10 @@ def _page(
 
 def _edges(node: Explained) -> list[list[str]]:
     rows = []
-    for i, (pair, (edge, g, value)) in enumerate(zip(node.edges, node.steps()[1:], strict=False)):
+    for i, (pair, (edge, *values)) in enumerate(zip(node.edges, node.steps()[1:], strict=False)):
         ends = [node.nodes[end] for end in pair]
         kinds = " – ".join("?" if n.kind is None else node.class_name(n) for n in ends)
-        rows.append([str(i + 1), edge, kinds, g, value])
+        rows.append([str(i + 1), edge, kinds, *values])
     return rows
 
 

@@ -18,7 +18,7 @@ from ..results.files import write_whole
 from ..results.photo_notes import SECOND, Notes
 from ..results.picture import Picture, feature_word, features_within, unranked
 from .parts import compared
-from .render import png, render
+from .render import png, reduced, render
 
 THUMBNAIL = 112
 
@@ -95,6 +95,6 @@ def _row(link: str, a: Attribution) -> dict[str, Any]:
 
 def _thumbnail(pixels: NDArray[np.uint8]) -> dict[str, Any]:
     stride = max(1, ceil(max(pixels.shape[:2]) / THUMBNAIL))
-    small = np.ascontiguousarray(pixels[::stride, ::stride])
+    small = reduced(pixels, stride)
     height, width = (max(1, round(THUMBNAIL * n / max(small.shape[:2]))) for n in small.shape[:2])
     return {"png": png(small), "width": width, "height": height}

@@ -39,7 +39,7 @@ from ..results.summary import Comparison, Summary
 from ..results.verdicts import answer_of, cautions_of
 from ..results.wording import chance_cell, count, percent, short_percent, shown
 from .page import write
-from .render import environment, png
+from .render import environment, png, reduced
 
 Arguments = ParamSpec("Arguments")
 FIRST, ROWS, THUMBS = 8, 50, 8
@@ -145,6 +145,7 @@ def comparison_html(comparison: Comparison) -> str:
         heading=_heading(first, notes),
         pictures=pictures,
         methods=_numbers({name: _measured(a) for name, a in comparison.items()}),
+        word=feature_word(first),
         orders=[
             (name, ", ".join(feature_labels(a, a.order[:5].tolist())))
             for name, a in comparison.items()
@@ -188,13 +189,8 @@ def _pictures(
 
 
 def _small(pixels: NDArray[np.uint8], size: int = LARGEST) -> NDArray[np.uint8]:
-    """A picture of at most this many pixels along its sides: means over squares of pixels."""
-    step = -(-max(pixels.shape[:2]) // size)
-    height, width = (max(1, length // step) for length in pixels.shape[:2])
-    if step == 1 or min(pixels.shape[:2]) < step:
-        return np.ascontiguousarray(pixels[::step, ::step])
-    squares = pixels[: height * step, : width * step].reshape(height, step, width, step, 3)
-    return np.asarray(squares.mean((1, 3)).round().astype(np.uint8))
+    """A picture of at most this many pixels along its sides."""
+    return reduced(pixels, -(-max(pixels.shape[:2]) // size))
 
 
 def _bars(a: Attribution) -> dict[str, Any]:

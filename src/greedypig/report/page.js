@@ -201,10 +201,27 @@
     picture.src = `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copied))}`;
   };
 
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  // A baseline is one colour, or a picture.
-  const levels = (colours, places) => Array.isArray(colours)
-    ? Uint8Array.from({ length: 3 * places }, (_, i) => colours[i % 3]) : bytes(colours);
+  const bytes = async (text) => {
+    const packed = new Blob([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))]);
+    const stream = packed.stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  };
+  // A picture holds differences to the pixel before; a baseline may be one colour.
+  const levels = async (colours, places) => {
+    if (Array.isArray(colours)) return Uint8Array.from({ length: 3 * places }, (_, i) => colours[i % 3]);
+    const all = await bytes(colours);
+    for (let i = 3; i < all.length; i++) all[i] += all[i - 3];
+    return all;
+  };
+  const busy = async (section, work) => {
+    section.setAttribute("aria-busy", "true");
+    try {
+      await work;
+    } catch (error) {
+      section.prepend(make("p", `This browser cannot draw the picture: ${error.message}`, { class: "warn" }));
+    }
+    section.removeAttribute("aria-busy");
+  };
   const pointedAt = (canvas, event) => {
     const box = canvas.getBoundingClientRect();
     return [Math.floor(((event.clientY - box.top) / box.height) * canvas.height),
@@ -240,14 +257,14 @@
   }
 
   // Methods side by side: one slider for all pictures.
-  const compare = (c) => {
+  const compare = async (c) => {
     const [channels, height, width] = c.shape, places = height * width;
-    const picture = bytes(c.picture), baseline = levels(c.baseline, places);
+    const picture = await levels(c.picture), baseline = await levels(c.baseline, places);
     const slider = $("compare-k"), faded = $("faded");
     const curve = data.charts.find((chart) => chart.id === "curve-methods");
-    const methods = c.methods.map(({ name, stops }, i) => {
-      const halves = bytes(stops), line = curve && curve.lines.find(({ label }) => label === name);
-      const stop = Uint8Array.from({ length: channels * places }, (_, j) => (halves[j >> 1] >> (4 * (j & 1))) & 15);
+    const stops = await Promise.all(c.stops.map(bytes));
+    const methods = c.methods.map((name, i) => {
+      const stop = stops[i], line = curve && curve.lines.find(({ label }) => label === name);
       const canvas = $(`method-${i}`), context = canvas.getContext("2d");
       canvas.width = width;
       canvas.height = height;
@@ -283,24 +300,24 @@
       const [row, column] = pointedAt(canvas, event), p = row * width + column;
       if (p < 0 || p >= places) return;
       const first = (stop) => Math.min(...Array.from({ length: channels }, (_, i) => stop[i * places + p]));
-      $("compare-place").textContent = `Row ${row + 1}, column ${column + 1}, first selected: ` +
+      $("compare-place").textContent = `Row ${c.step * row + 1}, column ${c.step * column + 1}, first selected: ` +
         methods.map(({ name, stop }) => `${name} within ${percent(c.shares[first(stop)])}`).join("; ") + ".";
     });
     draw();
   };
-  if (data.compare) compare(data.compare);
+  if (data.compare) busy($("compare-k").closest("section"), compare(data.compare));
 
   // One picture to explore.
-  const explore = (e) => {
+  const explore = async (e) => {
     const [channels, height, width] = e.shape;
     const places = height * width;
-    const raw = bytes(e.ranks);
     const ranks = new Uint32Array(channels * places);
-    for (let i = 0; i < ranks.length; i++)
-      for (let b = e.bytes - 1; b >= 0; b--) ranks[i] = ranks[i] * 256 + raw[i * e.bytes + b];
-    const importance = bytes(e.importance);
-    const picture = e.picture === null ? null : bytes(e.picture);
-    const baseline = levels(e.baseline, places);
+    (await bytes(e.ranks)).forEach((byte, i) => {
+      ranks[i % ranks.length] += byte * 256 ** Math.floor(i / ranks.length);
+    });
+    const importance = await bytes(e.importance);
+    const picture = e.picture === null ? null : await levels(e.picture);
+    const baseline = await levels(e.baseline, places);
     // When each place was first taken.
     const first = ranks.slice(0, places);
     for (let i = places; i < ranks.length; i++) first[i % places] = Math.min(first[i % places], ranks[i]);
@@ -506,7 +523,7 @@
       at = [Math.min(Math.max(row, 0), height - 1), Math.min(Math.max(column, 0), width - 1)];
       const p = at[0] * width + at[1];
       const rank = first[p];
-      let text = `Row ${at[0] + 1}, column ${at[1] + 1}: ` +
+      let text = `Row ${e.step * at[0] + 1}, column ${e.step * at[1] + 1}: ` +
         `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.count)} ${e.word[1]} ` +
         `(top ${percent((rank + 1) / e.count)}${e.once ? "" : `; ${roundOf(rank)}`})`;
       if (e.elements && names.length) {
@@ -553,5 +570,5 @@
     legend();
     update();
   };
-  if (data.explore) explore(data.explore);
+  if (data.explore) busy($("k").closest("section"), explore(data.explore));
 })();

@@ -103,7 +103,7 @@ def _comparison_html(
     notes: Notes, methods: dict[str, Any], pictures: dict[str, Any], context: dict[str, Any]
 ) -> str:
     """The page of several methods on one photo."""
-    shares, (_, height, width) = pictures["shares"], pictures["shape"]
+    shares, (height, width) = pictures["shares"], pictures["size"]
     start = min(range(len(shares)), key=lambda i: abs(shares[i] - start_share(notes)))
     needed = {m.name: None if m.curve is None else notes.needed(m.curve) for m in notes.methods}
     context["eyebrow"] = [notes.source, notes.model]
@@ -154,7 +154,13 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
         caption = f"Probability of {notes.label or 'the class'} with {part}"
         charts.append(
             share_chart(
-                "curve-probability", caption, lines, notes.probability, plain=off, done=done
+                "curve-probability",
+                caption,
+                lines,
+                notes.probability,
+                word=share_word(a),
+                plain=off,
+                done=done,
             )
         )
     for i, (name, line) in enumerate(notes.curves.items()):

@@ -97,9 +97,17 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() or c in JOINED else "\ufffd" for c in text)
 
 
-def packed(raw: bytes) -> str:
-    """Bytes as base64."""
-    return base64.b64encode(raw).decode()
+def packed(values: NDArray[np.uint8]) -> str:
+    """Bytes, deflated, as base64."""
+    return base64.b64encode(zlib.compress(values.tobytes())).decode()
+
+
+def reduced(pixels: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
+    """(h, w, 3) levels with step × step pixels averaged into one."""
+    height, width, _ = pixels.shape
+    padded = np.pad(pixels, ((0, -height % step), (0, -width % step), (0, 0)), mode="edge")
+    squares = padded.reshape(len(padded) // step, step, -1, step, 3)
+    return np.asarray(squares.mean((1, 3)).round().astype(np.uint8))
 
 
 def png(pixels: NDArray[np.uint8]) -> str:
@@ -114,8 +122,8 @@ def png(pixels: NDArray[np.uint8]) -> str:
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     whole = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head)
     whole += chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
-    return f"data:image/png;base64,{packed(whole)}"
+    return f"data:image/png;base64,{base64.b64encode(whole).decode()}"
 
 
 def _digest(text: str) -> str:
-    return "sha256-" + packed(hashlib.sha256(text.encode()).digest())
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

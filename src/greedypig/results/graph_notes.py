@@ -16,11 +16,13 @@ import torch
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from .curve import Curve
-from .photo_notes import CLEARLY
+from .photo_notes import CLEARLY, MUCH
 from .reader import read
 from .wording import higher, percent, signed
 
 COMPRESSION, NODE = "graph-compression", "graph-node"
+LIKELIHOOD, PROBABILITY = "log-likelihood", ("log-probability", "softmax")
+"""Objectives: to match all probabilities of a node, and to raise that of its class."""
 MEASURES = {
     "accuracy": "accuracy on the test nodes",
     "agreement": "nodes that keep the full graph’s answer",
@@ -256,33 +258,53 @@ class Explained:
         return "class not known" if node.kind is None else self.classes[node.kind]
 
     def excess(self) -> Excess | None:
-        """The fewest edges that give a higher probability than all edges; None if none do."""
+        """The fewest edges that give a much higher probability than all edges; None if none do."""
         values = (self.alone, *self.values) if self.values else ()
-        above = [i for i, value in enumerate(values) if value > self.full + CLEARLY]
+        above = [i for i, value in enumerate(values) if value > self.full + MUCH]
         if not above:
             return None
         first, advice = above[0], ""
+        if self.objective != LIKELIHOOD:
+            advice = f"Use objective={LIKELIHOOD!r} to match the probabilities with all edges."
         part = "The first edge" if first == 1 else f"The first {first} edges"
         if first == 0:
             part = "The node alone"
             advice = "The prediction uses the node's own features and does not need the edges."
         return Excess(part, values[first], self.full, "probability", advice)
 
-    def steps(self) -> list[tuple[str, str, str]]:
-        """(edge, objective, probability) with no edge, the first one, the first two, …"""
+    @property
+    def maximised(self) -> str:
+        """What was maximised, in words."""
+        words = {
+            LIKELIHOOD: f"{LIKELIHOOD}, which is highest where every class has the probability "
+            "that all edges give it",
+            **dict.fromkeys(PROBABILITY, f"probability of {self.label}"),
+        }
+        return words.get(self.objective, self.objective or "objective")
+
+    @property
+    def objectives(self) -> tuple[float | None, ...]:
+        """`g` where it is another number than the probability, else none."""
+        return () if self.objective in PROBABILITY else self.g
+
+    @property
+    def heads(self) -> list[str]:
+        """The heads of `steps`."""
+        return ["edge", *[self.objective or "objective"] * bool(self.objectives), "probability"]
+
+    def steps(self) -> list[list[str]]:
+        """Cells with no edge, the first one, the first two, …: the edge, the objective if it is not
+        the probability, and the probability."""
         pairs = [" – ".join(self.nodes[end].name for end in pair) for pair in self.edges]
-        known = [*self.g, *[None] * (len(pairs) + 1 - len(self.g))]
-        values = (self.alone, *self.values)
-        return [
-            (pair, signed(g), signed(value))
-            for pair, g, value in zip(["no edges", *pairs], known, values, strict=False)
-        ]
+        columns = [self.objectives] * bool(self.objectives) + [(self.alone, *self.values)]
+        cells = [[signed(value) for value in column] for column in columns]
+        return [list(row) for row in zip(["no edges", *pairs], *cells, strict=False)]
 
     def against(self) -> list[list[str]]:
         """Rows of a table: what these edges give, random subgraphs, and all edges."""
         rows = []
-        if self.g and "g" in self.random:
-            numbers = (self.g[-1], self.random["g"], self.g_full)
+        if self.objectives and "g" in self.random:
+            numbers = (self.objectives[-1], self.random["g"], self.g_full)
             rows.append([f"{self.objective} (maximised)", *map(signed, numbers)])
         if self.values and "kept" in self.random:
             numbers = (self.values[-1], self.random["kept"], self.full)

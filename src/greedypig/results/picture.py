@@ -25,6 +25,8 @@ from .photo_notes import Notes
 
 GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "feature"."""
+ROUNDS = "G(S) after each round"
+"""The name of the curve that every result has whose G was measured."""
 COLOURS = {"black": 0, "white": 255}
 """Gray level of the baselines that are a colour; any other is drawn as mid-gray."""
 
@@ -244,7 +246,7 @@ def rounds_line(a: Attribution) -> Curve | None:
     if len(points) < 2:
         return None
     off = Notes.of(a).removing
-    return Curve.from_points(points.items(), "G(S) after each round", off=off)
+    return Curve.from_points(points.items(), ROUNDS, off=off)
 
 
 def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:

@@ -143,14 +143,29 @@ class Comparison(Mapping[str, Attribution]):
 
 
 def summary(results: Iterable[Attribution]) -> Summary:
-    """Many results as one: a list, or what `explain_many` gives. See `Summary`."""
+    """Many results as one: a list, or what `explain_many` gives. See `Summary`.
+
+    A notebook shows it as a table: the best features over all results, then one row for each.
+
+    Examples:
+        >>> xs = torch.tensor([[1.0, 3.0, 2.0], [6.0, 5.0, 4.0]])
+        >>> many = gp.summary(gp.explain_many(lambda x: x.sum(1), xs))
+        >>> many.best().tolist(), len(many.to_frame())
+        ([1, 0, 2], 6)
+    """
     if isinstance(results, Mapping):
         raise InvalidType("Expected a list of results (got a mapping). Try gp.comparison.")
     return Summary(tuple(_checked(a) for a in results))
 
 
 def comparison(results: Mapping[str, Attribution]) -> Comparison:
-    """Several methods' results on one input as one: {"greedy-pig": a, "ig": b}."""
+    """Several methods' results on one input as one. A notebook shows them side by side.
+
+    Examples:
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(4)
+        >>> gp.comparison({m: gp.explain(model, x, method=m) for m in ("greedy-pig", "ig")})
+        Comparison(greedy-pig, ig)
+    """
     if not isinstance(results, Mapping) or not results:
         raise InvalidType(
             f"Expected at least one result by its name (got {type(results).__name__}). "

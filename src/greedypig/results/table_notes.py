@@ -15,13 +15,14 @@ from typing import Any
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from .reader import read
-from .wording import count
+from .wording import count, signed
 
 KEY = "selection"
 FEW_ROWS, HARDLY_ANY = 1000, 200
 """With fewer validation rows a difference of losses, or the whole table, is called unreliable."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Two-sided 95 % quantiles for 1, 2, … degrees of freedom."""
+R2 = "R² of these losses: 1 − loss / variance of the label, both on the validation rows."
 METRICS = {"binary": "log-loss", "classes": "log-loss", "number": "squared error"}
 
 
@@ -180,6 +181,26 @@ class ColumnNotes:
         """1 − loss / variance of the label, both on the validation rows; None for classes."""
         variance = None if self.constant is None else self.constant.variance
         return 1 - loss / variance if variance else None
+
+    def r_squared_rows(self) -> list[list[str]]:
+        """R² by method and k, in the rows of `rows`; none for classes."""
+        if self.r_squared(0) is None:
+            return []
+        return [
+            [name, *(signed(self.r_squared(by[k].mean)) for k in self.ks)]
+            for name, by in self.rows().items()
+        ]
+
+    @property
+    def unit(self) -> str:
+        """The unit of the losses after retraining, where they have one: " (…)"."""
+        return f" (in squared units of {self.label})" if self.metric == METRICS["number"] else ""
+
+    @property
+    def unit_of_g(self) -> str:
+        """The same of G, which is measured on the label as networks predict it."""
+        number = self.metric == METRICS["number"]
+        return " (of the standardised label, whose variance is 1)" if number else ""
 
     def constant_is_near(self) -> bool:
         """Is the loss of a constant prediction close enough to be drawn on the same scale?"""

@@ -51,7 +51,7 @@ class TextNotes:
     """Did the model say it itself?"""
     counts: tuple[int, ...] = ()
     """Numbers of best features that were measured once more:"""
-    kept: tuple[float, ...] = ()
+    only: tuple[float, ...] = ()
     """G with only these present,"""
     deleted: tuple[float, ...] = ()
     """G with all others cut out of the text,"""
@@ -114,15 +114,15 @@ class TextNotes:
         total, what = len(self.spans), f"“{_short(self.explained)}”"
         if not self.counts:
             return f"The first of {self.unit_of(total)} for {what}: “{_short(self._name(0))}”."
-        full = self.value(self.kept[-1])
+        full = self.value(self.only[-1])
         if self.needs_nothing:
-            bare = self.value(self.kept[0])
+            bare = self.value(self.only[0])
             return (
                 f"{what} needs none of the {self.unit_of(total)}: {bare} without them, {full} with."
             )
         if not self.enough:
             return f"No smaller part than all {self.unit_of(total)} is enough for {what} ({full})."
-        value = self.at(self.kept, self.enough)
+        value = self.at(self.only, self.enough)
         verb = "is" if self.enough == 1 else "are"
         part = f"{self.enough:,} of {self.unit_of(total)} {verb} enough for {what}"
         named = f": “{_short(self._name(0))}”" if self.enough == 1 else ""
@@ -131,9 +131,9 @@ class TextNotes:
     @property
     def needs_nothing(self) -> bool:
         """Is the output nearly the same without any feature?"""
-        if len(self.kept) < 2:
+        if len(self.only) < 2:
             return False
-        bare, full = self.kept[0], self.kept[-1]
+        bare, full = self.only[0], self.only[-1]
         least = max(log(2), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
         return full - bare < least
 
@@ -147,14 +147,14 @@ class TextNotes:
             )
         elif self.needs_nothing:
             lines.append("The output hardly depends on the text; an order of features says little.")
-        kept = self.at(self.kept, self.enough or -1)
+        only = self.at(self.only, self.enough or -1)
         gone = self.at(self.deleted, self.enough or -1)
-        if kept is not None and gone is not None and self.absent != "deleted":
-            bare, full = self.kept[0], self.kept[-1]
-            if gone < bare + (kept - bare) / 2 and full > bare:
+        if only is not None and gone is not None and self.absent != "deleted":
+            bare, full = self.only[0], self.only[-1]
+            if gone < bare + (only - bare) / 2 and full > bare:
                 lines.append(
                     f"With the rest really deleted the value is {self.value(gone)}, not "
-                    f"{self.value(kept)} as with the rest masked: the two do not agree here."
+                    f"{self.value(only)} as with the rest masked: the two do not agree here."
                 )
         return lines
 

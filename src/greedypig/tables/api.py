@@ -89,6 +89,13 @@ def select_features(
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     progress: called with the run before its first round and after every one.
+
+    Examples:
+        >>> rows = torch.randn(100, 3)
+        >>> model = lambda x: x[:, 0] + 3 * x[:, 2]
+        >>> a = gp.select_features(model, [(rows, model(rows))], loss="squared-error", k=2)
+        >>> a.top(2)
+        [2, 0]
     """
     if isinstance(method, str) and method == Permutation.name:
         method = Permutation()

@@ -92,6 +92,11 @@ def explain(
     batch_size: rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
+
+    Examples:
+        >>> a = gp.explain(lambda x: x.sum(1), torch.tensor([1.0, 3.0, 2.0]))
+        >>> a.order.tolist()
+        [1, 2, 0]
     """
     refuse_knobs(knobs, explain)
     check_checkpoint(checkpoint)
@@ -138,6 +143,11 @@ def explain_many(
     progress: True writes how many examples are done to standard error; or a function that is
         called with that number and the length of xs, None where it has none. The examples that
         are running count by their rounds.
+
+    Examples:
+        >>> xs = torch.tensor([[1.0, 3.0, 2.0], [6.0, 5.0, 4.0]])
+        >>> [a.order.tolist() for a in gp.explain_many(lambda x: x.sum(1), xs)]
+        [[1, 2, 0], [0, 1, 2]]
     """
     refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.

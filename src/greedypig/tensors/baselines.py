@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -94,7 +94,7 @@ def _tensor(piece: Any, x: Tensor, name: str, model: Any) -> Tensor:
         full = torch.broadcast_to(piece, x.shape)
     except RuntimeError:
         batch = piece.dim() == x.dim() + 1 and piece.shape[0] == 1
-        hint = " Try baseline[0]: it still has a batch axis." if batch else ""
+        hint = " Try baseline[0]: it still has a batch axis." if batch else channels_first(x.shape)
         raise InvalidInput(
             f"Expected a baseline that broadcasts to input {name!r} of shape {tuple(x.shape)} "
             f"(got {tuple(piece.shape)}).{hint}"
@@ -102,6 +102,14 @@ def _tensor(piece: Any, x: Tensor, name: str, model: Any) -> Tensor:
     if not bool(torch.isfinite(full).all()):
         raise InvalidInput(f"Expected a finite baseline for input {name!r} (got NaN or infinity).")
     return full
+
+
+def channels_first(shape: Sequence[int]) -> str:
+    """What to try for a picture whose channels are last; empty for any other shape."""
+    if len(shape) not in (3, 4) or shape[-1] not in (1, 3, 4) or min(shape[-3:-1]) <= 4:
+        return ""
+    one = "x" if len(shape) == 3 else "x[0]"
+    return f" Try {one}.permute(2, 0, 1): a picture is (channels, height, width)."
 
 
 def named(name: str, x: Tensor, model: Any = None) -> Tensor:

@@ -21,7 +21,7 @@ from ..core.objective import Objective
 from ..network.fingerprint import digest, fingerprint, identity
 from ..network.fold import optimised
 from ..network.frozen import Frozen, freeze
-from .baselines import resolve
+from .baselines import channels_first, resolve
 from .targets import Reference, References, Target, halfway_match
 
 Fixed: TypeAlias = "dict[Any, Any]"
@@ -208,10 +208,11 @@ class Model:
                 f"Expected x in the model's own dtype {wanted} (got {example.dtypes[0]}). "
                 f"Try x.to({wanted})."
             )
+        hint = channels_first(shapes[0]) if len(shapes) == 1 else ""
         return InvalidInput(
             f"Expected one example that the model takes with a batch axis before it (got shape "
-            f"{shape}, which it refuses: {first_line(error)}). Try x[0] if x is a batch, or "
-            "x.reshape(…); fixed= for further inputs."
+            f"{shape}, which it refuses: {first_line(error)})."
+            + (hint or " Try x[0] if x is a batch, or x.reshape(…); fixed= for further inputs.")
         )
 
     def _rows_if_batch(self, example: Example) -> int:

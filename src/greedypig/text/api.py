@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
 from ..core.methods import as_method
-from ..core.run import Run
+from ..core.run import ALL, Run
 from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables, digest
 from ..results.text_notes import TextNotes
@@ -96,7 +97,7 @@ def explain_text(
         run = TextRun(problem, chosen, k=k, stop=as_stop(rule), seed=seed, resume=saved)
         run.finish(checkpoint, progress)
         a = run.results()[0]
-        return verified(a, problem) if a.picks else a
+        return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
 
 class TextProblem:
@@ -254,6 +255,8 @@ class TextRun(Run):
             resume=saved_run(resume, provenance),
             **search,
         )
+        ends = torch.tensor([[problem.empty], [problem.full]], dtype=torch.float64)
+        self.values |= {0: ends[0], ALL: ends[1]}
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with the text."""
@@ -264,11 +267,13 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     """The result with what was measured at its sets: only they present, really deleted, and
     without them; the smallest set that is enough; and features that say the same."""
     n, order = a.features.count, a.order.tolist()
-    enough = a.reach(REACH)
-    counts = sorted({0, n, *([enough] if enough else []), *_counts(n)})
+    reached = a.reach(REACH)
+    counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
     tops = [order[:count] for count in counts]
-    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH}
-    facts["kept"] = problem.values(tops)
+    values = problem.values(tops)
+    reaching = (c for c, v in zip(counts, values, strict=True) if v >= problem.bar(REACH))
+    enough = next(reaching, None) if problem.rise > 0 else None
+    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
     facts["twins"] = _twins(a, problem, enough) if enough else []

@@ -19,15 +19,15 @@ from .gates import TextObjective
 
 @dataclass(frozen=True)
 class ContextCite:
-    """Weights of a Lasso over `samples` random sets, in which each feature is present by chance."""
+    """Weights of a Lasso over `ablations` random sets, in which each feature is present by chance."""
 
-    samples: int = 64
+    ablations: int = 64
     penalty: float = 0.01
     name = "context-cite"
     cost = 0
 
     def __post_init__(self) -> None:
-        check_knobs(self, "samples", penalty=(0, 100))
+        check_knobs(self, "ablations", penalty=(0, 100))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """The weights of features; what is selected is present in every set."""
@@ -38,7 +38,7 @@ class ContextCite:
                 "Expected the package scikit-learn for ContextCite (it is not installed). "
                 'Try pip install "greedypig[sklearn]".'
             ) from error
-        drawn = torch.rand(1, self.samples, objective.n, generator=objective.generator(0)) < 0.5
+        drawn = torch.rand(1, self.ablations, objective.n, generator=objective.generator(0)) < 0.5
         sets = torch.maximum(drawn.to(mask), mask.unsqueeze(1))
         values = objective.values(sets)[0].double()
         # As its authors do: sets are standardised, and weights are those of the sets themselves.
