@@ -51,7 +51,7 @@ def reproduce(experiment: Experiment) -> None:
     for kind, number, place in cases:
         own = [m for m in methods if place < settings["run"].get(m.name, {}).get("most", wanted)]
         depends = [(m.name, m.knobs, settings["run"].get(m.name)) for m in own]
-        path = experiment.place(kind, str(number), experiment.key, depends, experiment.seed)
+        path = experiment.place(kind, str(number), depends, experiment.seed)
         run = partial(measure, experiment, own)
         tasks.append(Task((kind, number), path, f"{kind} {number}", run))
     records = experiment.measure(tasks)
@@ -92,7 +92,8 @@ def right_cases(
 
 
 def _answer_task(experiment: Experiment, kind: str, number: int) -> Task:
-    path = experiment.place("answers", f"{kind}-{number}", experiment.seed)
+    depends = [experiment.settings[name] for name in ("model", "tokens", "reviews")]
+    path = experiment.place("answers", f"{kind}-{number}", *depends, experiment.seed)
     return Task((kind, number), path, f"answers, {kind} {number}", partial(answer, experiment))
 
 
