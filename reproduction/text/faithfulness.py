@@ -47,6 +47,8 @@ MEASURES = {
 HIGHER = ("sufficiency", "drop10", "drop20", "sufficiency_deleted")
 """Measures of which more is better."""
 MODELS = {"words": "minilm-imdb", "sentences": "minilm-imdb", "answers": "smollm2-135m-instruct"}
+OURS = ("greedy-pig", "two-sided")
+"""How the names of our methods begin."""
 EVERY = 40
 """Parts up to which every count is measured; of more, each to ten and then every fifth more."""
 
@@ -63,7 +65,8 @@ def reproduce(experiment: Experiment) -> None:
     every: list[Record] = []
     for part in parts:
         numbers, tried = texts_that_count(experiment, part, wanted)
-        tasks = [_task(experiment, methods, part, number) for number in numbers]
+        chosen = [m for m in methods if part in _options(experiment, m).get("parts", [part])]
+        tasks = [_task(experiment, chosen, part, number) for number in numbers]
         records = experiment.measure(tasks)
         own = [
             {"part": part, "text": number, **row}
@@ -71,7 +74,7 @@ def reproduce(experiment: Experiment) -> None:
             for row in record["methods"]
         ]
         every += own
-        rows += [table_row(settings["parts"][part], method, own) for method in methods]
+        rows += [table_row(settings["parts"][part], method, own) for method in chosen]
         leads += paired(part, settings["ours"][part], own)
         leads[-1]["tried"] = tried
     experiment.expect(every)
@@ -81,6 +84,12 @@ def reproduce(experiment: Experiment) -> None:
     columns = {"part": "part", "title": "method", **MEASURES, "cost": "cost", "texts": "texts"}
     formats = {"cost": "{:.0f}", "texts": "{}", "smallest": "{:.1f}"}
     experiment.page(Table(columns, rows, formats), _remarks(experiment, leads))
+
+
+def _options(experiment: Experiment, method: Method) -> Record:
+    """How the method runs: absent, parts."""
+    options: Record = experiment.settings["run"].get(method.name, {})
+    return options
 
 
 def _remarks(experiment: Experiment, leads: Sequence[Record]) -> list[str]:
@@ -99,7 +108,7 @@ def paired(part: str, ours: str, rows: Sequence[Record]) -> list[Record]:
     for row in rows:
         by_method.setdefault(row["method"], {})[row["text"]] = row
     mine = by_method.get(ours, {})
-    rivals = {name: own for name, own in by_method.items() if not name.startswith("greedy-pig")}
+    rivals = {name: own for name, own in by_method.items() if not name.startswith(OURS)}
     leads = []
     for measure in MEASURES if mine and rivals else ():
         sign = 1 if measure in HIGHER else -1
@@ -159,7 +168,7 @@ def texts_that_count(experiment: Experiment, part: str, wanted: int) -> tuple[li
 
 
 def _ends_task(experiment: Experiment, part: str, number: int) -> Task:
-    depends = [experiment.settings[name] for name in ("words", "tokens", "question")]
+    depends = [experiment.settings[name] for name in ("words", "tokens", "question", "fewest")]
     path = experiment.place(f"ends-{part}", str(number), *depends, experiment.seed)
     return Task((part, number), path, f"{part} {number}", partial(ends, experiment))
 
@@ -168,7 +177,7 @@ def ends(experiment: Experiment, item: tuple[str, int]) -> Record:
     """G with everything minus G with nothing, and the answer of a language model."""
     part, number = item
     text = review(experiment, number)
-    if len(sentences(text)) < 4:
+    if len(sentences(text)) < experiment.settings["fewest"][part]:
         return {"rise": 0.0, "answer": None}
     answer = None
     if part == "answers":
@@ -195,7 +204,7 @@ def question_of(experiment: Experiment, part: str, text: str, answer: str | None
 
 
 def _task(experiment: Experiment, methods: Sequence[Method], part: str, number: int) -> Task:
-    depends = [(m.name, m.knobs, experiment.settings["run"].get(m.name)) for m in methods]
+    depends = [(m.name, m.knobs, _options(experiment, m)) for m in methods]
     texts = [experiment.settings[name] for name in ("words", "tokens", "question")]
     path = experiment.place(part, str(number), depends, texts, experiment.seed)
     run = partial(measure, experiment, methods)
@@ -209,7 +218,7 @@ def measure(experiment: Experiment, methods: Sequence[Method], item: tuple[str, 
     question = question_of(experiment, part, review(experiment, number), answer)
     rows = []
     for method in methods:
-        options = experiment.settings["run"].get(method.name, {})
+        options = _options(experiment, method)
         texts = [experiment.settings[name] for name in ("words", "tokens", "question")]
         depends = method.knobs, options, texts, experiment.seed
         path = experiment.place(f"{part}/{number}", method.name, *depends)

@@ -24,7 +24,7 @@ from reproduction.text.contexts import (
     review_sentences,
 )
 from reproduction.text.evidence import found_by, table_row
-from reproduction.text.problems import GRADIENT, Question, Shapley, load
+from reproduction.text.problems import GRADIENT, Question, Shapley, TwoSidedPIG, load
 from tests.text import tiny
 
 DISTRACTORS = [f"Sentence {i} of a review says nothing of interest." for i in range(60)]
@@ -118,6 +118,17 @@ def test_shapley_values_sum_to_the_rise(question):
     assert cost <= 30
 
 
+def test_two_sided_rounds_begin_with_ig_and_then_see_what_replaces_the_selected():
+    twins = gp.objective(lambda w: 2 * torch.maximum(w[:, 0], w[:, 1]) + w[:, 2] * 0.5, 3)
+    scorer = TwoSidedPIG(steps=4, share=0.7).scorer
+    nothing, first = torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]])
+    torch.testing.assert_close(scorer(twins, nothing), gp.IG(4, "cubic")(twins, nothing))
+    # With the first twin present the second adds nothing; without it, the second is worth 2.
+    scores = scorer(twins, first)[0]
+    torch.testing.assert_close(scores, torch.tensor([0.0, 0.7, 0.3 + 0.7 * 0.25]))
+    assert TwoSidedPIG(per_round=1, steps=4).scorer.cost == 8
+
+
 @pytest.mark.parametrize("name", ["text-evidence", "text-faithfulness"])
 def test_settings_name_methods_that_exist(name):
     assert callable(module_of(name).reproduce)
@@ -174,11 +185,11 @@ def test_leads_are_paired_by_text_and_positive_where_we_are_better():
     base = dict.fromkeys(faithfulness.MEASURES, 1.0)
     rows = [
         {"method": method, "text": text, **base, "sufficiency": high + text, "deletion": -high}
-        for method, high in (("greedy-pig-12x4", 3.0), ("ig", 1.0), ("random", 0.0))
+        for method, high in (("greedy-pig-24x2", 3.0), ("ig", 1.0), ("random", 0.0))
         for text in range(3)
     ]
     leads = {
-        lead["measure"]: lead for lead in faithfulness.paired("words", "greedy-pig-12x4", rows)
+        lead["measure"]: lead for lead in faithfulness.paired("words", "greedy-pig-24x2", rows)
     }
     for measure in ("sufficiency", "deletion"):
         assert leads[measure]["rival"] == "ig"
