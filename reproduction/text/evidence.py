@@ -38,6 +38,7 @@ COLUMNS = {
     "halves": "both halves",
     "twin": "twin marked",
     "cost": "cost",
+    "check": "check of twins",
     "cases": "cases",
 }
 
@@ -62,7 +63,12 @@ def reproduce(experiment: Experiment) -> None:
         for row in record["methods"]
     ]
     rows = [table_row(method, found) for method in methods]
-    formats = dict.fromkeys(KINDS, "{:.2f}") | {"twin": "{:.2f}", "cost": "{:.0f}", "cases": "{}"}
+    formats = dict.fromkeys(KINDS, "{:.2f}") | {
+        "twin": "{:.2f}",
+        "cost": "{:.0f}",
+        "check": "{:.0f}",
+        "cases": "{}",
+    }
     experiment.csv("text-evidence.csv", rows, "method")
     experiment.csv("text-evidence-cases.csv", found, "kind", "context", "method")
     right = ", ".join(f"{kind} {wanted} of {tried[kind]}" for kind in KINDS)
@@ -148,7 +154,8 @@ def found_by(
     """Does the method find the evidence, and at what cost?"""
     absent = options.get("absent", "masked")
     problem = question.problem(absent)
-    stop = Stop(value=problem.bar(REACH)) if options.get("reach") and problem.rise > 0 else None
+    value = problem.bar(REACH) if options.get("reach") and problem.rise > 0 else None
+    stop = Stop(value=value, gradients=options.get("gradients"))
     a, cost, spent = question.run(method.run(), absent=absent, stop=stop, seed=seed)
     order, row = a.order.tolist(), {"method": method.name, "cost": cost, "seconds": spent}
     row["first"] = " ".join(map(str, order[:3]))
@@ -158,7 +165,9 @@ def found_by(
     else:
         row["found"] = float(order[0] in context.evidence)
     if context.kind == "two" and options.get("twins"):
+        before = question.spent
         row["twin"] = float(marks_twin(question, a, context))
+        row["check"] = question.spent - before
     row |= {"sentences": len(context.sentences), "tokens": len(problem.objective.ids)}
     return row
 
@@ -183,5 +192,7 @@ def table_row(method: Method, found: Sequence[Record]) -> Record:
         row[kind], row[f"{kind}_error"] = mean_and_error(values)
     row["twin"], row["twin_error"] = mean_and_error([r["twin"] for r in own if "twin" in r])
     row["cost"] = fmean(each["cost"] for each in own) if own else None
+    checks = [each["check"] for each in own if "check" in each]
+    row["check"] = fmean(checks) if checks else None
     row["cases"] = len(own)
     return row

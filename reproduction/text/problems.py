@@ -171,6 +171,12 @@ class Question:
             self._problems[absent] = problem
         return self._problems[absent]
 
+    @property
+    def spent(self) -> int:
+        """Forward-equivalents so far, all methods and checks together."""
+        counted: list[Any] = [problem.objective for problem in self._problems.values()]
+        return sum(each.cost[0] for each in counted)
+
     def run(
         self,
         method: Any,
