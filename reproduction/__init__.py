@@ -12,5 +12,7 @@ REPRODUCTIONS = {
     "graph": "graphs compressed to a share of their edges, and nodes explained (Figure 4)",
     "lemmas": "copies of the best column: IG takes them all, Greedy PIG does not (Section 4)",
     "criteo": "loss after retraining on the top k columns of a table (the Criteo table)",
+    "text-evidence": "the sentences that a language model's answer stands in, found first or not",
+    "text-faithfulness": "how much of a text model's output the selected parts carry",
 }
 """Every reproduction, in the order of `all`, each in a line."""

@@ -51,6 +51,8 @@ USED = {
     "lemmas": "methods",
     "criteo": "tables label rows loyalty k baseline models selections mask_finetune start methods "
     "budget",
+    "text-evidence": "limit methods",
+    "text-faithfulness": "limit parts methods",
 }
 """The options of each reproduction."""
 
@@ -75,7 +77,8 @@ def baselines(text: str) -> list[str]:
 WHOLE, NAMES = {"type": options.whole, "metavar": "N"}, {"type": names, "metavar": "A,B"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "photos": {"nargs": "+", "metavar": "DIR", "help": "your own ImageNet folder or photos"},
-    "limit": {**WHOLE, "help": "photos, drawn by the seed (default: all)"},
+    "limit": {**WHOLE, "help": "photos, drawn by the seed (default: all); texts of every kind"},
+    "parts": {**NAMES, "help": "of words, sentences, answers, evidence (default: all)"},
     "model": {"metavar": "NAME", "help": "another network, also yours: package.module:factory"},
     "judge": {"metavar": "NAME", "help": "network of the second opinion, or none"},
     "graphs": {"metavar": "DIR", "help": "a folder with cora.npz, pubmed.npz, OGB's ogbn_arxiv"},
@@ -150,7 +153,8 @@ def run(args: Namespace, terminal: Terminal) -> int:
 
 def module_of(name: str) -> Any:
     """The module of a reproduction."""
-    return import_module(f"{__package__}.{'sic' if name == 'resnet' else name}")
+    module = "sic" if name == "resnet" else name.replace("-", ".")
+    return import_module(f"{__package__}.{module}")
 
 
 def _one(name: str, args: Namespace, terminal: Terminal, group: Group) -> Experiment:

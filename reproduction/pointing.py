@@ -13,9 +13,9 @@ from statistics import median
 
 import torch
 
-from greedypig.core.errors import InvalidInput
+from greedypig.core.errors import InvalidInput, listed
 from greedypig.metrics import Grids, PointingGame, make_grids, pointing_score
-from greedypig.results.wording import count, listed
+from greedypig.results.wording import count
 
 from .experiment import Experiment, Method, Record, Table, Task, digest
 from .photos import Photo, Sample

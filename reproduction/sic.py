@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from greedypig.core.errors import listed
 from greedypig.metrics import Curve, information_curves, median_curve, softmax_information_curve
 from greedypig.plots import canvas
 from greedypig.plots import curve as draw_curves
-from greedypig.results.wording import count, listed
+from greedypig.results.wording import count
 
 from .experiment import Experiment, Method, Record, Table, Task
 from .photos import Photo, Sample

@@ -164,7 +164,12 @@ def test_a_signal_does_not_interrupt_the_imports_of_a_command(call, monkeypatch,
         return imported[0]
 
     monkeypatch.setattr(program, "module_of", load)
-    code, _, err = call("explain", "photo.png")
+    # A shell starts background jobs with Ctrl-C ignored, and then the program ignores it, too.
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        code, _, err = call("explain", "photo.png")
+    finally:
+        signal.signal(number, before)
     assert code == 1
     assert len(imported) == 1
     assert way_on(err) == ["explain", "photo.png"]

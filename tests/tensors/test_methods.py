@@ -19,7 +19,11 @@ def flat(net: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), net).eval()
 
 
-@pytest.mark.parametrize("method", METHODS)
+OF_TENSORS = [name for name, made in METHODS.items() if ".text." not in made.__module__]
+"""Methods of texts add their names once `greedypig.text` is imported."""
+
+
+@pytest.mark.parametrize("method", OF_TENSORS)
 def test_every_name_gives_a_complete_order(method):
     x = picture(0, (1, 4, 5))
     a = gp.explain(flat(mlp(20)), x, method=with_knobs(method, steps=FEW.get(method)))

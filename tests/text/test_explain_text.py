@@ -12,7 +12,9 @@ import greedypig as gp  # noqa: E402
 from .tiny import model, tokenizer  # noqa: E402
 
 TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
-pytestmark = pytest.mark.filterwarnings("ignore:The answer hardly depends", "ignore:The output")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The (answer|output) hardly", "ignore:The text speaks", "ignore:With the rest"
+)
 ASKED = {"context": ["The cat sat .", "The dog ran .", "Maria was good ."], "question": "What ?"}
 
 
@@ -153,6 +155,16 @@ def test_markup_is_text_like_any_other(tmp_path):
     assert "<script>" in "".join(a.top(2))
     a.to_html(tmp_path / "page.html")
     assert "<script>alert" not in (tmp_path / "page.html").read_text()
+
+
+def test_a_class_that_the_text_speaks_against_is_warned_of():
+    """Of three classes the whole text makes one less likely than nothing does."""
+    results = [explain(target=i, features="sentences") for i in range(3)]
+    against = [a for a in results if a.full_value < 0.9 * float(a.values[0])]
+    assert against
+    target = against[0].about["class"]
+    with pytest.warns(UserWarning, match=f"speaks against “{target}”"):
+        explain(target=target, features="sentences")
 
 
 # A run that stops and goes on.

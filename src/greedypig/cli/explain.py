@@ -22,7 +22,7 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import BudgetTooSmall, GreedyPigError, MissingPackage
+from ..core.errors import BudgetTooSmall, GreedyPigError, MissingPackage, listed
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..core.stopping import Stop
@@ -35,7 +35,7 @@ from ..metrics.judges import check_judge, translation
 from ..results import verdicts
 from ..results.photo_notes import Notes
 from ..results.picture import feature_word, features_within, unranked
-from ..results.wording import chance, chance_cell, count, kept_settings, listed, setting
+from ..results.wording import chance, chance_cell, count, kept_settings, setting
 from ..tensors.methods import choose, within
 from ..tensors.targets import Target
 from . import options, outputs

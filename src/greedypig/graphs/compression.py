@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.scorers import IG
-from ..tensors.methods import FOR_EDGES
+from ..tensors.methods import FOR_EDGES, ONCE_FOR_EDGES
 from .api import edge_columns, explain_edges, explain_node
 from .edge_model import call, frozen_model
 from .gcn import GCN
@@ -35,7 +34,7 @@ METHODS = {
 SHARES = tuple(i / 20 for i in range(21))
 """Nothing, 5 %, … 100 % of the edges."""
 MEASURES = ("accuracy", "agreement", "g")
-DEFAULTS = {"greedy-pig": FOR_EDGES, "ig": IG(100, "gauss-legendre")}
+DEFAULTS = {"greedy-pig": FOR_EDGES, "ig": ONCE_FOR_EDGES}
 """What two of the METHODS are here: both take about 100 gradients."""
 
 

@@ -280,6 +280,12 @@ class TextNotes:
                 "The answer hardly depends on the text: the model knew it, or made it up. "
                 "An order of features says little here."
             )
+        elif self.needs_nothing and self.only[-1] < self.only[0] - KNOWN * abs(self.only[0]):
+            lines.append(
+                f"The text speaks against {self.what}: {self.value(self.only[0])} without it, "
+                f"{self.value(self.only[-1])} with it. The first features are those that speak for "
+                "it most."
+            )
         elif self.needs_nothing:
             lines.append("The output hardly depends on the text; an order of features says little.")
         only = self.at(self.only, self.enough or -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..core.attribution import Attribution
@@ -61,12 +61,6 @@ def higher(
 ) -> str:
     """13 % of the features give a higher probability (0.994) than the whole photo (0.951)"""
     return f"{part} {verb} a higher {quantity} ({value}) than {whole} ({full})"
-
-
-def listed(names: Sequence[str], most: int = 12) -> str:
-    """Names with commas; of many the first ones and how many more."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def setting(settings: Mapping[str, Any]) -> str:

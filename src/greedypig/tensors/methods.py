@@ -39,6 +39,7 @@ a crop of less shows little."""
 FEW_STEPS = 5
 """Gradients of a round that a budget leaves as they are: more are cut in proportion to rounds."""
 FOR_EDGES = GreedyPIG(rounds=33, steps=3, rule="gauss-radau", ratio=20.0)
+ONCE_FOR_EDGES = IG(100, "gauss-legendre")
 FOR_NODES = GreedyPIG(per_round=1, steps=20, rule="gauss-legendre")
 FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
 FOR_SOME_MESSAGES = replace(FOR_MESSAGES, rounds=33)

@@ -1,0 +1,198 @@
+"""Is the evidence of an answer found first?
+
+Contexts of 10–40 sentences hold the answer in one sentence, in two of which either suffices, or in
+two halves (`contexts.py`). Found means: the first pick is true evidence, or the first two picks are
+the two halves. A method that sees redundancy also marks the other twin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from statistics import fmean
+from typing import Any
+
+from greedypig.core.stopping import Stop
+from greedypig.text.api import REACH, _twins
+from greedypig.text.gates import _generated
+from greedypig.text.prompt import make_prompt
+
+from ..experiment import (
+    Experiment,
+    Method,
+    Record,
+    Table,
+    Task,
+    mean_and_error,
+    read_record,
+    write_record,
+)
+from .contexts import KINDS, Context, make_context, read_reviews, review_sentences
+from .problems import Question, load
+
+PICTURES = ()
+COLUMNS = {
+    "title": "method",
+    "one": "one sentence",
+    "two": "either of two",
+    "halves": "both halves",
+    "twin": "twin marked",
+    "cost": "cost",
+    "check": "check of twins",
+    "cases": "cases",
+}
+
+
+def reproduce(experiment: Experiment) -> None:
+    """Every method on the contexts that the model answers rightly."""
+    methods, settings = experiment.methods(), experiment.settings
+    wanted = experiment.args.limit or settings["cases"]
+    cases, tried = right_cases(experiment, wanted)
+    tasks = []
+    for kind, number, place in cases:
+        own = [m for m in methods if place < settings["run"].get(m.name, {}).get("most", wanted)]
+        depends = [(m.name, m.knobs, settings["run"].get(m.name)) for m in own]
+        path = experiment.place(kind, str(number), depends, experiment.seed)
+        run = partial(measure, experiment, own)
+        tasks.append(Task((kind, number), path, f"{kind} {number}", run))
+    records = experiment.measure(tasks)
+    experiment.expect(records)
+    found = [
+        {"kind": kind, "context": number, **row}
+        for (kind, number), record in records.items()
+        for row in record["methods"]
+    ]
+    rows = [table_row(method, found) for method in methods]
+    formats = dict.fromkeys(KINDS, "{:.2f}") | {
+        "twin": "{:.2f}",
+        "cost": "{:.0f}",
+        "check": "{:.0f}",
+        "cases": "{}",
+    }
+    experiment.csv("text-evidence.csv", rows, "method")
+    experiment.csv("text-evidence-cases.csv", found, "kind", "context", "method")
+    right = ", ".join(f"{kind} {wanted} of {tried[kind]}" for kind in KINDS)
+    remark = (
+        f"{settings['model']}, seed {experiment.seed}. Share of cases in which the evidence comes "
+        f"first, ± standard error. Contexts that were tried until so many were answered rightly: "
+        f"{right}. Cost: mean forward-equivalents of the search."
+    )
+    experiment.page(Table(COLUMNS, rows, formats, digits=2), [remark], model=settings["model"])
+
+
+def right_cases(
+    experiment: Experiment, wanted: int
+) -> tuple[list[tuple[str, int, int]], dict[str, int]]:
+    """(kind, number of the context, place among the cases of its kind) of what is answered rightly,
+    kinds in turn, and how many contexts of each kind were tried."""
+    cases: dict[str, list[int]] = {kind: [] for kind in KINDS}
+    tried = dict.fromkeys(KINDS, 0)
+    for number in range(experiment.settings["attempts"] * wanted):
+        open_kinds = [kind for kind in KINDS if len(cases[kind]) < wanted]
+        tasks = [_answer_task(experiment, kind, number) for kind in open_kinds]
+        for (kind, _), record in experiment.measure(tasks).items():
+            tried[kind] += 1
+            cases[kind] += [number] * record["right"]
+    turns = [(kind, place) for place in range(wanted) for kind in KINDS]
+    return [(k, cases[k][i], i) for k, i in turns if i < len(cases[k])], tried
+
+
+def _answer_task(experiment: Experiment, kind: str, number: int) -> Task:
+    depends = [experiment.settings[name] for name in ("model", "tokens", "reviews")]
+    path = experiment.place("answers", f"{kind}-{number}", *depends, experiment.seed)
+    return Task((kind, number), path, f"answers, {kind} {number}", partial(answer, experiment))
+
+
+def answer(experiment: Experiment, item: tuple[str, int]) -> Record:
+    """What the model says to a context, and whether it is right."""
+    context, model = context_of(experiment, *item), load(experiment.settings["model"])
+    prompt = make_prompt(model, None, context.sentences, context.question, "documents")
+    said = context.answer_in(_generated(model, prompt, experiment.settings["tokens"]))
+    return {"right": context.is_right(said), "answer": said}
+
+
+@cache
+def distractors(reviews: int) -> Sequence[str]:
+    """Short sentences of film reviews."""
+    return review_sentences([text for text, _ in read_reviews(reviews)])
+
+
+def context_of(experiment: Experiment, kind: str, number: int) -> Context:
+    """The context of this seed and number."""
+    sentences = distractors(experiment.settings["reviews"])
+    return make_context(kind, experiment.seed, number, sentences)
+
+
+def measure(experiment: Experiment, methods: Sequence[Method], item: tuple[str, int]) -> Record:
+    """What every method finds in one context. Each method's result has a file of its own."""
+    kind, number = item
+    context = context_of(experiment, kind, number)
+    said = read_record(_answer_task(experiment, kind, number).path)["answer"]
+    question = Question(
+        load(experiment.settings["model"]),
+        said,
+        "documents",
+        context=context.sentences,
+        question=context.question,
+    )
+    rows = []
+    for method in methods:
+        options = experiment.settings["run"].get(method.name, {})
+        depends = method.knobs, options, experiment.seed, kind, number
+        path = experiment.place(f"{kind}/{number}", method.name, *depends)
+        row = read_record(path)
+        if "error" in row:
+            row = found_by(question, method, options, context, experiment.seed)
+            write_record(path, row)
+        rows.append(row)
+    return {"methods": rows}
+
+
+def found_by(
+    question: Question, method: Method, options: Mapping[str, Any], context: Context, seed: int
+) -> Record:
+    """Does the method find the evidence, and at what cost?"""
+    absent = options.get("absent", "masked")
+    problem = question.problem(absent)
+    value = problem.bar(REACH) if options.get("reach") and problem.rise > 0 else None
+    stop = Stop(value=value, gradients=options.get("gradients"))
+    a, cost, spent = question.run(method.run(), absent=absent, stop=stop, seed=seed)
+    order, row = a.order.tolist(), {"method": method.name, "cost": cost, "seconds": spent}
+    row["first"] = " ".join(map(str, order[:3]))
+    row["evidence"] = " ".join(map(str, context.evidence))
+    if context.kind == "halves":
+        row["found"] = float(set(order[:2]) == set(context.evidence))
+    else:
+        row["found"] = float(order[0] in context.evidence)
+    if context.kind == "two" and options.get("twins"):
+        before = question.spent
+        row["twin"] = float(marks_twin(question, a, context))
+        row["check"] = question.spent - before
+    row |= {"sentences": len(context.sentences), "tokens": len(problem.objective.ids)}
+    return row
+
+
+def marks_twin(question: Question, a: Any, context: Context) -> bool:
+    """Is the other one of two sentences that say the same marked as redundant?"""
+    problem, order = question.problem(), a.order.tolist()
+    if order[0] not in context.evidence:
+        return False
+    counts = range(a.features.count + 1)
+    enough = next(k for k in counts if problem.values([order[:k]])[0] >= problem.bar(REACH))
+    twins = _twins(a, problem, enough) if enough else []
+    return any(set(pair) == set(context.evidence) for pair in twins)
+
+
+def table_row(method: Method, found: Sequence[Record]) -> Record:
+    """Means and standard errors of one method."""
+    own = [row for row in found if row["method"] == method.name]
+    row: Record = {"title": method.title, "method": method.name}
+    for kind in KINDS:
+        values = [each["found"] for each in own if each["kind"] == kind]
+        row[kind], row[f"{kind}_error"] = mean_and_error(values)
+    row["twin"], row["twin_error"] = mean_and_error([r["twin"] for r in own if "twin" in r])
+    row["cost"] = fmean(each["cost"] for each in own) if own else None
+    checks = [each["check"] for each in own if "check" in each]
+    row["check"] = fmean(checks) if checks else None
+    row["cases"] = len(own)
+    return row

@@ -1,0 +1,198 @@
+"""One text and its question, ranked by many methods, each with what it costs.
+
+Costs are forward-equivalents: a value is one forward of the model, a gradient three. Values and
+gradients that two methods share are computed once, and counted for both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from time import process_time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import greedypig as gp
+from greedypig.core.features import Elements
+from greedypig.core.methods import METHODS, InRounds, as_method
+from greedypig.core.run import Run
+from greedypig.core.stopping import Stop
+from greedypig.text import models
+from greedypig.text.api import TextProblem
+from greedypig.text.gates import TextObjective
+from greedypig.text.models import TextModel
+from greedypig.text.prompt import make_prompt
+
+GRADIENT = 3
+"""Forwards that one gradient counts."""
+
+
+@cache
+def load(name: str) -> TextModel:
+    """A model of ours, read once. Products of matrices take the processor's fastest way."""
+    torch.set_float32_matmul_precision("medium")
+    return models.load(name)
+
+
+class Counted(TextObjective):
+    """An objective that counts forward-equivalents and computes no point twice."""
+
+    cost: list[int]
+    known: dict[bytes, Tensor]
+
+    @classmethod
+    def of(cls, objective: TextObjective) -> Counted:
+        """The same objective, counted from now on."""
+        other = object.__new__(cls)
+        other.__dict__.update(objective.__dict__, cost=[0], known={})
+        return other
+
+    def values(self, masks: Tensor, /) -> Tensor:
+        """(1, s, n) masks → (1, s): each set is evaluated once."""
+        self.cost[0] += masks.shape[1]
+        keys = [row.to(torch.float32).numpy().tobytes() for row in masks[0]]
+        new = {key: i for i, key in enumerate(keys) if key not in self.known}
+        if new:
+            values = super().values(masks[:, list(new.values())])[0]
+            self.known |= zip(new, values, strict=True)
+        return torch.stack([self.known[key] for key in keys]).unsqueeze(0)
+
+    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+        """(1, s, n) masks, (s,) weights → (1, n): the gradient at each mask is computed once."""
+        self.cost[0] += GRADIENT * masks.shape[1]
+        total = torch.zeros_like(self.end[0])
+        for mask, weight in zip(masks.unbind(1), weights, strict=True):
+            key = b"gradient" + mask.to(torch.float32).numpy().tobytes()
+            if key not in self.known:
+                one = torch.ones_like(weights[:1])
+                self.known[key] = super().gradient(mask.unsqueeze(1), one)
+            total = total + weight * self.known[key]
+        return total
+
+    def attention(self) -> Tensor:
+        """(n,): as `TextObjective.attention`; one forward."""
+        self.cost[0] += 1
+        return super().attention()
+
+
+@dataclass(frozen=True)
+class Shapley:
+    """Captum's ShapleyValueSampling over the features: as many permutations as `budget` forwards
+    allow, at least one; a permutation of n features costs n."""
+
+    budget: int = 64
+    name = "shapley"
+    cost = 0
+
+    def __call__(self, objective: Any, mask: Tensor) -> Tensor:
+        """The mean gain of each feature over random orders."""
+        from captum.attr import ShapleyValueSampling
+
+        torch.manual_seed(objective.seed)
+        samples = max(1, (self.budget - 2) // objective.n)
+        method = ShapleyValueSampling(lambda rows: objective.values(rows.unsqueeze(0))[0])
+        rows = min(objective.n, objective.points)
+        scores: Tensor = method.attribute(
+            torch.ones_like(mask), n_samples=samples, perturbations_per_eval=rows
+        )
+        return scores.to(mask)
+
+
+@dataclass(frozen=True)
+class TwoSided:
+    """Integrated gradients of what is left, with the selected features present and without them.
+
+    scores = (1 − share) · a / max |a| + share · b / max |b|, with
+    a_i = Σ_k weights_k · ∂_i g(mask + nodes_k · rest), b_i = Σ_k weights_k · ∂_i g(nodes_k · rest).
+    The first asks what the selected features lack to be enough, the second what is still there
+    when they are removed. In the first round both are the same.
+    """
+
+    steps: int
+    rule: str
+    share: float
+    name = "two-sided"
+
+    def __call__(self, objective: Any, mask: Tensor) -> Tensor:
+        """(1, n) mask → (1, n) scores."""
+        integral = gp.IG(self.steps, self.rule)
+        present = integral(objective, mask)
+        if not mask.any():
+            return present
+        rest = 1 - mask
+        nodes = mask.new_tensor(integral.quadrature.nodes).view(1, -1, 1)
+        weights = mask.new_tensor(integral.quadrature.weights)
+        absent = objective.gradient(nodes * rest.unsqueeze(1), weights) * rest
+        sides = [side / side.abs().max().clamp_min(1e-12) for side in (present, absent)]
+        return (1 - self.share) * sides[0] + self.share * sides[1]
+
+    @property
+    def cost(self) -> int:
+        """Two gradients for every node; the first round takes half of that."""
+        return 2 * self.steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoSidedPIG(InRounds):
+    """Greedy rounds for features that are enough and whose removal changes the output."""
+
+    steps: int = 2
+    rule: str = "cubic"
+    share: float = 0.7
+    """Weight of what removal changes."""
+    name = "two-sided"
+
+    @property
+    def scorer(self) -> TwoSided:
+        """Both integrals."""
+        return TwoSided(self.steps, self.rule, self.share)
+
+
+METHODS |= {"shapley": Shapley, "two-sided": TwoSidedPIG}
+
+
+class Question:
+    """A text with what is asked about it; one problem for every way to be absent."""
+
+    def __init__(self, model: TextModel, answer: str | None, features: str, **text: Any) -> None:
+        self.model, self.answer = model, answer
+        self.prompt = make_prompt(
+            model, text.get("text"), text.get("context"), text.get("question"), features
+        )
+        self._problems: dict[str, TextProblem] = {}
+
+    def problem(self, absent: str = "masked") -> TextProblem:
+        """The problem in which features are absent in this way."""
+        if absent not in self._problems:
+            problem = TextProblem(self.model, self.prompt, self.answer, None, None, absent)
+            problem.objective = Counted.of(problem.objective)
+            self._problems[absent] = problem
+        return self._problems[absent]
+
+    @property
+    def spent(self) -> int:
+        """Forward-equivalents so far, all methods and checks together."""
+        counted: list[Any] = [problem.objective for problem in self._problems.values()]
+        return sum(each.cost[0] for each in counted)
+
+    def run(
+        self,
+        method: Any,
+        *,
+        absent: str = "masked",
+        k: int | None = None,
+        stop: Stop | None = None,
+        seed: int = 0,
+    ) -> tuple[gp.Attribution, int, float]:
+        """The method's result, its cost in forward-equivalents, and its seconds on the processor
+        (less than they were where points were known from another method)."""
+        problem = self.problem(absent)
+        counted = problem.objective
+        assert isinstance(counted, Counted)
+        before, began = counted.cost[0], process_time()
+        features = Elements(counted.n, problem.prompt.names)
+        run = Run(counted, as_method(method), features=features, k=k, stop=stop, seed=seed)
+        run.finish(None, None)
+        return run.results(measure=False)[0], counted.cost[0] - before, process_time() - began
