@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
     from .tensors.api import explain, explain_many
-    from .tensors.methods import Greedy, GreedyPIG, SequentialGradient
+    from .tensors.methods import Greedy, GreedyPIG, SequentialGradient, TwoSidedPIG
     from .tensors.pictures import BlurIG, grid, superpixels, windows
     from .tensors.steady import SteadyPIG
     from .tensors.targets import margin
@@ -80,7 +80,7 @@ _HOMES = {
     "tables.api": "select_features",
     "tables.finetune": "mask_finetune",
     "tensors.api": "explain explain_many",
-    "tensors.methods": "Greedy GreedyPIG SequentialGradient",
+    "tensors.methods": "Greedy GreedyPIG SequentialGradient TwoSidedPIG",
     "tensors.pictures": "BlurIG grid superpixels windows",
     "tensors.steady": "SteadyPIG",
     "tensors.targets": "margin",
@@ -97,7 +97,7 @@ __all__ = ["explain", "explain_edges", "explain_many", "explain_node", "explain_
 __all__ += ["FeatureSelector", "from_captum", "mask_finetune", "select_features"]
 __all__ += ["edge_columns", "explain_text", "index_edges", "truncate_text"]
 __all__ += ["IG", "BlurIG", "Gradient", "GuidedIG", "MarginalGains", "Random", "SmoothIG"]
-__all__ += ["Attention", "ContextCite", "LeaveOneOut"]
+__all__ += ["Attention", "ContextCite", "LeaveOneOut", "TwoSidedPIG"]
 __all__ += ["Greedy", "GreedyPIG", "Rule", "SequentialGradient", "SteadyPIG", "margin", "rule"]
 __all__ += ["two_sided"]
 __all__ += ["Elements", "Features", "Groups", "Windows", "grid", "superpixels", "windows"]

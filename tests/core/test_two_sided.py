@@ -264,3 +264,30 @@ def test_select_features_measures_both_sides_of_the_loss():
     assert float(two.values[1]) == pytest.approx(expected, rel=1e-4)
     budget = gp.select_features(model, [(x, y)] * 8, loss=gp.two_sided(), k=2, budget=40)
     assert budget.about["gradient_batches"] <= 40
+
+
+def test_two_sided_rounds_without_necessity_are_algorithm_1():
+    known = random_coverage(1, 8, 10, 3)
+    plain = gp.maximize(known.objective(), ONE_BY_ONE)
+    both = gp.maximize(known.objective(), gp.TwoSidedPIG(per_round=1, steps=40, necessity=0.0))
+    assert both.order.tolist() == plain.order.tolist()
+
+
+def test_two_sided_rounds_take_both_of_two_features_that_say_the_same():
+    g = gp.objective(lambda m: 1 - (1 - m[:, 0]) * (1 - m[:, 1]) + 0.2 * m[:, 2], 3)
+    assert set(gp.maximize(g, ONE_BY_ONE, k=2).top(2)) == {0, 2}
+    assert set(gp.maximize(g, gp.TwoSidedPIG(per_round=1), k=2).top(2)) == {0, 1}
+
+
+def test_two_sided_rounds_integrate_with_the_selected_features_present_and_absent():
+    g = gp.objective(lambda m: m[:, 0] * m[:, 1] + m[:, 2] ** 2, 3)
+    scorer = gp.TwoSidedPIG(steps=60, necessity=0.25).scorer
+    scores = scorer(g.changed(round=1), torch.tensor([[1.0, 0.0, 0.0]]))[0]
+    # Present: ∫ ∂ = (·, 1, 1), absent: (·, 0, 1); each divided by its largest.
+    assert scores.tolist() == pytest.approx([0, 0.75, 1.0], abs=1e-3)
+
+
+def test_a_round_of_both_sides_counts_the_gradients_of_both():
+    g = gp.objective(lambda m: m.sum(1).sqrt(), 4)
+    a = gp.maximize(g, gp.TwoSidedPIG(per_round=1, steps=3), k=3)
+    assert a.gradients_used == 3 + 6 + 6

@@ -32,6 +32,7 @@ def test_every_name_gives_a_complete_order(method):
     assert a.settings["method"] == method
     expected = {
         "greedy-pig": 60,
+        "two-sided-pig": 5 + 19 * 10,
         "sequential-gradient": 20,
         "ig": 8,
         "gradient": 1,

@@ -23,6 +23,7 @@ from .scorers import (
     MarginalGains,
     Random,
     SmoothIG,
+    TwoSidedIG,
     cost_of,
 )
 
@@ -123,6 +124,28 @@ class GreedyPIG(InRounds):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TwoSidedPIG(InRounds):
+    """Greedy rounds for features that are enough and whose removal changes the output, too.
+
+    steps: nodes of each of a round's two integrals. necessity: the weight of what removal changes.
+    """
+
+    steps: int = 5
+    rule: str | Rule = "midpoint"
+    necessity: float = 0.7
+    name = "two-sided-pig"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "steps", self.scorer.steps)
+
+    @property
+    def scorer(self) -> TwoSidedIG:
+        """Both integrals."""
+        return TwoSidedIG(self.steps, self.rule, self.necessity)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SequentialGradient(InRounds):
     """Greedy rounds of one gradient ∇g(1_S): Algorithm 1 with a single left node."""
 
@@ -155,6 +178,7 @@ class Greedy(InRounds):
 
 METHODS: dict[str, Callable[[], Any]] = {
     "greedy-pig": GreedyPIG,
+    "two-sided-pig": TwoSidedPIG,
     "sequential-gradient": SequentialGradient,
     "ig": IG,
     "gradient": Gradient,

@@ -73,6 +73,48 @@ class IG:
 
 
 @dataclass(frozen=True)
+class TwoSidedIG:
+    """What the selected features lack to be enough, and what is still there without them:
+
+    scores = (1 − necessity) · a / max |a| + necessity · b / max |b|, with the integrals
+    a_i = Σ_k weights_k · ∂_i g(mask + nodes_k · (1 − mask)) and
+    b_i = Σ_k weights_k · ∂_i g(nodes_k · (1 − mask)), which are the same while nothing is selected.
+    """
+
+    steps: int = 5
+    rule: str | Rule = "midpoint"
+    necessity: float = 0.7
+    name = "two-sided-ig"
+
+    def __post_init__(self) -> None:
+        check_knobs(self, necessity=(0, 1))
+        object.__setattr__(self, "steps", self._integral.steps)
+
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        present = self._integral(objective, mask)
+        if not bool(mask.any()):
+            return present
+        rest = rest_of(objective, mask).unsqueeze(1)
+        nodes = mask.new_tensor(self._integral.quadrature.nodes).view(1, -1, 1)
+        weights = mask.new_tensor(self._integral.quadrature.weights)
+        absent = objective.changed(step=self.steps).gradient(nodes * rest, weights) * rest[:, 0]
+        sides = [
+            side / side.abs().amax(1, keepdim=True).clamp_min(torch.finfo(side.dtype).tiny)
+            for side in (present, absent)
+        ]
+        return (1 - self.necessity) * sides[0] + self.necessity * sides[1]
+
+    @property
+    def cost(self) -> int:
+        """Two gradients for every node; the first round takes half of that."""
+        return 2 * self.steps
+
+    @property
+    def _integral(self) -> IG:
+        return IG(self.steps, self.rule)
+
+
+@dataclass(frozen=True)
 class Gradient:
     """scores_i = ∂_i g(mask + at · (1 − mask)): one gradient, at the full input by default.
 

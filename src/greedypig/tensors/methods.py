@@ -27,7 +27,15 @@ from typing import Any
 
 from ..core.errors import InvalidType, did_you_mean
 from ..core.layout import Layout
-from ..core.methods import METHODS, Greedy, GreedyPIG, InRounds, SequentialGradient, scorer_of
+from ..core.methods import (
+    METHODS,
+    Greedy,
+    GreedyPIG,
+    InRounds,
+    SequentialGradient,
+    TwoSidedPIG,
+    scorer_of,
+)
 from ..core.scorers import IG, SmoothIG, cost_of
 from ..core.stopping import Stop
 from .pictures import is_picture
@@ -118,6 +126,7 @@ __all__ = [
     "Greedy",
     "GreedyPIG",
     "SequentialGradient",
+    "TwoSidedPIG",
     "choose",
     "is_photo",
     "refuse_knobs",
