@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import Any
 
 from greedypig.core.stopping import Stop
-from greedypig.text.api import REACH, _twins
-from greedypig.text.gates import _generated
+from greedypig.text.api import REACH, twins_of
+from greedypig.text.gates import generated
 from greedypig.text.prompt import make_prompt
 
 from ..experiment import (
@@ -107,7 +107,7 @@ def answer(experiment: Experiment, item: tuple[str, int]) -> Record:
     """What the model says to a context, and whether it is right."""
     context, model = context_of(experiment, *item), load(experiment.settings["model"])
     prompt = make_prompt(model, None, context.sentences, context.question, "documents")
-    said = context.answer_in(_generated(model, prompt, experiment.settings["tokens"]))
+    said = context.answer_in(generated(model, prompt, experiment.settings["tokens"])[2])
     return {"right": context.is_right(said), "answer": said}
 
 
@@ -179,7 +179,7 @@ def marks_twin(question: Question, a: Any, context: Context) -> bool:
         return False
     counts = range(a.features.count + 1)
     enough = next(k for k in counts if problem.values([order[:k]])[0] >= problem.bar(REACH))
-    twins = _twins(a, problem, enough) if enough else []
+    twins = twins_of(a, problem, enough) if enough else []
     return any(set(pair) == set(context.evidence) for pair in twins)
 
 

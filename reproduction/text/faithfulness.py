@@ -17,7 +17,7 @@ from typing import Any
 
 from greedypig.core.errors import InvalidInput
 from greedypig.text.api import REACH, TextProblem
-from greedypig.text.gates import _generated
+from greedypig.text.gates import generated
 from greedypig.text.prompt import make_prompt, sentences, words
 from tools.assets.sentiment import split
 
@@ -183,7 +183,7 @@ def ends(experiment: Experiment, item: tuple[str, int]) -> Record:
     if part == "answers":
         model, question = load(MODELS[part]), experiment.settings["question"]
         prompt = make_prompt(model, None, text, question, "sentences")
-        said = _generated(model, prompt, experiment.settings["tokens"])
+        said = generated(model, prompt, experiment.settings["tokens"])[2]
         answer = said[slice(*sentences(said)[0])] if said.strip() else None
         if answer is None:
             return {"rise": 0.0, "answer": None}

@@ -5,13 +5,23 @@ import torch
 
 pytest.importorskip("transformers")
 
+from transformers import (
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
 import greedypig as gp
 from greedypig.text import models
 from greedypig.text.api import TextProblem
-from greedypig.text.gates import present
+from greedypig.text.gates import generated, present
 from greedypig.text.prompt import make_prompt
 
-from .tiny import MODELS, model, tokenizer
+from .tiny import MODELS, SIZES, model, tokenizer
 
 TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
 
@@ -107,3 +117,66 @@ def test_nothing_of_the_model_is_changed():
     assert flags == [p.requires_grad for p in net.parameters()]
     assert all(p.grad is None for p in net.parameters())
     net.eval()
+
+
+LAYERS = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 48,
+    "max_position_embeddings": 96,
+    "bos_token_id": 6,
+    "eos_token_id": 6,
+}
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_classifiers_on_decoders_see_only_what_came_before(kind):
+    torch.manual_seed(0)
+    if kind == "llama":
+        net = LlamaForSequenceClassification(LlamaConfig(**LAYERS, **SIZES, num_labels=3))
+    else:  # Without a padding token, which such classifiers need for several rows at once.
+        sizes = {"vocab_size": SIZES["vocab_size"], "num_labels": 3}
+        net = GPT2ForSequenceClassification(GPT2Config(n_embd=32, n_layer=2, n_head=2, **sizes))
+    words = tokenizer()
+    with torch.no_grad():
+        inputs = torch.tensor([words(TEXT)["input_ids"]])
+        expected = torch.softmax(net.eval()(inputs).logits[0], 0).max()
+    a = gp.explain_text(net, TEXT, tokenizer=words, features="sentences", method="ig")
+    assert a.full_value == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_a_model_with_a_window_is_refused_where_it_matters():
+    torch.manual_seed(0)
+    net = MistralForCausalLM(MistralConfig(**LAYERS, **SIZES, sliding_window=8))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(8)
+    said = {"answer": "a good dog", "tokenizer": tokenizer()}
+    with pytest.raises(gp.InvalidInput, match="absent='embedding'"):
+        gp.explain_text(net, TEXT, **said)
+    assert gp.explain_text(net, TEXT, absent="embedding", method="ig", **said).selected == 3
+
+
+def test_of_several_labels_each_is_a_question_of_its_own():
+    config = model("bert").config.__class__.from_dict(model("bert").config.to_dict())
+    config.problem_type = "multi_label_classification"
+    net = BertForSequenceClassification(config).eval()
+    net.load_state_dict(model("bert").state_dict())
+    words = tokenizer(classifier=True)
+    with torch.no_grad():
+        logits = net(torch.tensor([words(TEXT)["input_ids"]])).logits[0]
+    a = gp.explain_text(net, TEXT, tokenizer=words, target="food", method="ig")
+    assert a.full_value == pytest.approx(float(torch.sigmoid(logits[2])), abs=1e-5)
+    assert a.about["class"] == "food"
+
+
+def test_a_generated_answer_keeps_its_tokens():
+    loaded = models.load(model("llama"), tokenizer(chat=True))
+    prompt = make_prompt(loaded, TEXT, None, None, "sentences")
+    ids, offsets, text = generated(loaded, prompt, 12)
+    assert loaded.tokenizer.decode(ids).strip() == text
+    assert len(ids) == len(offsets)
+    assert all(a <= b for a, b in offsets)
+    assert offsets[-1][1] >= len(text)

@@ -278,7 +278,7 @@ def test_a_token_with_its_space_before_belongs_to_the_word_behind_it():
         ((1, 1, 1), "The cat sat. The dog ran.  The end."),
         ((0, 1, 1), "The dog ran.  The end."),
         ((1, 0, 1), "The cat sat. The end."),
-        ((1, 1, 0), "The cat sat. The dog ran.  "),
+        ((1, 1, 0), "The cat sat. The dog ran."),
         ((0, 0, 0), ""),
     ],
 )
@@ -289,7 +289,12 @@ def test_absent_features_are_cut_out_with_the_spaces_behind_them(present, expect
 
 def test_deleting_documents_keeps_the_template_and_the_question():
     p = prompt(context=["The cat sat .", "The dog ran ."], question="What ?")
-    assert p.without_absent((0, 1)) == "Context:\n\nThe dog ran .\n\nQuestion: What ?\nAnswer:"
+    assert p.without_absent((0, 1)) == "Context:\nThe dog ran .\n\nQuestion: What ?\nAnswer:"
+
+
+def test_places_count_the_spaces_that_a_text_begins_with():
+    p = prompt("   The cat sat", features=[(3, 6), (7, 10)])
+    assert p.names == ["The", "cat"]
 
 
 # What is no text.

@@ -19,8 +19,8 @@ class TextExplainer:
     A call takes a text, or a chat as the pipeline does, or context= and question=, and gives the
     parts that were selected, in order: {"text", "start", "end", "rank", "score"}. start and end are
     places in `attribution.about["text"]`, which for a classifier is the text itself, and for a
-    model that chats the text with its template. score is the gain of the part's round in G. A list
-    of texts gives a list of such lists.
+    model that chats the text with its template. score is the one that the part had in the round
+    that selected it. A list of texts gives a list of such lists.
     """
 
     attribution: Attribution

@@ -25,7 +25,7 @@ from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.text_notes import COLUMNS, TextNotes, compared, shortened
 from ..results.wording import count, kept_settings, setting
-from ..tensors.methods import FOR_TEXTS, within
+from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS, within
 from ..text import models
 from ..text.api import LONGEST_ANSWER
 from ..text.gates import answer_of
@@ -370,7 +370,8 @@ class Question:
             last, got = (int(number) + 1 for number in match.groups())
             return f"from 1 to {last} (got {got})"
 
-        message = re.sub(r"from 0 to (\d+) \(got (\d+)\)", from_one, message)
+        if self.answers:  # Sentences count from 1 on the command line.
+            message = re.sub(r"from 0 to (\d+) \(got (\d+)\)", from_one, message)
         message = re.sub(r"Try text=gp\.truncate_text.*", "Try --truncate.", message)
         option = "--part" if self.answers else "--class"
         return message.replace("Expected target", f"Expected {option}")
@@ -382,7 +383,8 @@ class Question:
         if name in (None, "greedy-pig"):
             if name is None and not knobs and args.budget is None:
                 return None
-            method: Any = FOR_TEXTS
+            both = str(args.objective).startswith("two-sided")
+            method: Any = FOR_BOTH_SIDES_OF_TEXTS if both else FOR_TEXTS
         else:
             method = gp.IG(48, "cubic") if name == "ig" else as_method(name)
         method = with_knobs(method, **knobs)

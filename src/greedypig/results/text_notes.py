@@ -37,7 +37,8 @@ but these. Enough is the smallest number of best features that reaches the outpu
 LEVELS = 5
 """Strengths of a colour."""
 KNOWN = 0.05
-"""An answer that gains no more than this share of its log-probability needs no context."""
+"""An answer whose log-probability gains no more than this for every token, or an output that gains
+no more than this share, needs no text."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,7 @@ class TextNotes:
         if len(self.only) < 2:
             return False
         bare, full = self.only[0], self.only[-1]
-        least = max(log(1.25), KNOWN * abs(bare)) if self.is_log else KNOWN * abs(full)
+        least = log(1.25) + KNOWN * self.answer_tokens if self.is_log else KNOWN * abs(full)
         return full - bare < least
 
     def cautions(self) -> list[str]:
@@ -336,7 +337,8 @@ def _cut(text: str, room: int, end: str) -> str:
     """Text of at most about twice this length, cut in the middle, or at an end, between words."""
     if len(text) <= 2 * room + 3:
         return text
-    head, tail = text[:room].rsplit(None, 1)[0], text[-room:].split(None, 1)[-1]
+    head, tail = text[:room].rstrip(), text[-room:].lstrip()
+    head, tail = head.rsplit(None, 1)[0] if head else "", tail.split(None, 1)[-1] if tail else ""
     return {"first": f"… {tail}", "last": f"{head} …"}.get(end, f"{head} … {tail}")
 
 

@@ -16,6 +16,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
 from ..core.methods import as_method
+from ..core.numbers import whole
 from ..core.run import ALL, Run
 from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, title
@@ -157,8 +158,16 @@ class TextProblem:
         else:
             measure, removing = self._answer(answer, target, objective), False
         self.objective = TextObjective(
-            model, prompt, self.answer, measure, absent, removing=removing
+            model,
+            prompt,
+            self.answer,
+            measure,
+            absent,
+            removing=removing,
+            causal=model.kind == "language model",
         )
+        if absent == "masked":
+            self._check_mask()
         self.settings["objective"] = title(self.settings["objective"], both)
         self.maximised = both_sides(self.objective) if both else self.objective
         """The objective of the run. Results are checked by `objective`, its g: of two sides
@@ -202,10 +211,29 @@ class TextProblem:
                     f"{did_you_mean(target, names)}"
                 )
             target = names.index(target)
-        aim = Target(objective, class_given=target is not None)
         ids = self.prompt.ids(self.model).unsqueeze(0)
         with torch.no_grad():
-            logits = aim.logits(self.model.outputs(input_ids=ids).float(), 1)
+            output = self.model.outputs(input_ids=ids).float()
+        column = None
+        if self.model.module.config.problem_type == "multi_label_classification":
+            # Each label is a question of its own: is it there or not?
+            column = int(output.argmax()) if target is None else whole(target)
+            if type(column) is not int or not 0 <= column < len(names):
+                raise InvalidInput(
+                    f"Expected target to be a class from 0 to {len(names) - 1} (got {target!r})."
+                )
+            names, target = [f"not {names[column]}", names[column]], 1
+        aim = Target(
+            objective,
+            None if column is None else "logits",
+            class_given=target is not None,
+        )
+
+        def chosen(output: Tensor) -> Tensor:
+            logits = output if column is None else output[:, column]
+            return aim.logits(logits, len(logits))
+
+        logits = chosen(output)
         reference = aim.reference(logits[0], target)
         if aim.is_undirected(reference):
             aim = Target("increase")
@@ -216,9 +244,26 @@ class TextProblem:
 
         def measure(output: Tensor) -> Tensor:
             problems = torch.zeros(len(output), dtype=torch.long, device=output.device)
-            return aim.values(aim.logits(output, len(output)), references, problems)
+            return aim.values(chosen(output), references, problems)
 
         return measure
+
+    def _check_mask(self) -> None:
+        """Refuse a model that does not take gates as masks; some classifiers are causal."""
+        if self.objective.takes_masks():
+            return
+        if self.answer is None:
+            g = self.objective
+            self.objective = TextObjective(
+                g.model, g.prompt, None, g.measure, removing=g.removes, causal=True
+            )
+            if self.objective.takes_masks():
+                return
+        raise InvalidInput(
+            "Expected a model whose attention takes a mask of numbers for every pair of tokens "
+            f"(got {self.model.name}, whose output is another with a mask that hides nothing: "
+            "its attention is of another kind, or limited to a window). Try absent='embedding'."
+        )
 
     def _note_classes(self, logits: Tensor, reference: Reference, names: list[str]) -> None:
         probabilities = torch.softmax(logits.double(), 0).tolist()
@@ -282,13 +327,17 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     reached = a.reach(REACH)
     counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
     curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
-    enough = _smallest(curve, order, problem) if problem.rise > 0 else None
+    enough = None
+    if problem.maximised.sides == 2:
+        enough = reached
+    elif problem.rise > 0:
+        enough = _smallest(curve, order, problem)
     counts = sorted(curve)
     tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
     facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
-    facts["twins"] = _twins(a, problem, enough) if enough else []
+    facts["twins"] = twins_of(a, problem, enough) if enough else []
     a = a.with_notes(facts)
     notes = TextNotes.of(a)
     for caution in notes.cautions() if notes is not None else ():
@@ -318,7 +367,7 @@ def _counts(n: int) -> list[int]:
     return sorted({round(n ** (i / (POINTS - 1))) for i in range(POINTS)})
 
 
-def _twins(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]:
+def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]:
     """[feature, selected feature that says the same].
 
     Feature j says the same as i, which was selected after P, if it does much of what i does,

@@ -9,17 +9,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, NotDifferentiable, did_you_mean
+from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, did_you_mean
 from ..core.objective import Objective
 from .models import TextModel
 from .prompt import Prompt, sentences
+
+log = logging.getLogger(__name__)
 
 NEUTRAL = ("mask", "pad", "zero", "mean")
 """Embeddings of an absent token."""
@@ -27,9 +31,8 @@ ABSENT = ("masked", "deleted", "embedding", *(f"{name}-embedding" for name in NE
 LEAST = 1e-6
 """The gate at which the gradient of a closed gate is taken: that of log(gate) at 0 has no limit,
 but its product with the attention has."""
-TOKENS = {"cpu": 2048}
-"""Tokens of one batch on a device, at least one row; LARGE elsewhere."""
-LARGE = 16384
+BATCH_BYTES = 1.5e9
+"""Memory that a batch's gradient may take, as estimated; a batch has at least one row."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class TextObjective(Objective):
 
     measure: a classifier's logits (m, classes), or the log-probabilities of the answer's tokens
     (m, tokens), → (m,). removing: are features switched off from 0 to 1, as a counterfactual's?
+    causal: does a token see only those before it?
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class TextObjective(Objective):
         absent: str = "masked",
         *,
         removing: bool = False,
+        causal: bool = False,
     ) -> None:
         if absent not in ABSENT:
             raise InvalidInput(
@@ -68,11 +73,12 @@ class TextObjective(Objective):
                 f"{did_you_mean(absent, ABSENT)}"
             )
         self.model, self.prompt, self.answer, self.measure = model, prompt, answer, measure
-        self.absent = absent
+        self.absent, self.causal = absent, causal
         ids, self.owners = prompt.tokens(model)
         self.last = ids[-1:]
-        """The last token of the prompt. It predicts the answer, so it is always present."""
-        if answer is not None:
+        """The last token of the prompt. In a causal model it predicts the answer or the class, so
+        it is always present."""
+        if causal:
             self.owners[-1] = -1
         self.ids = self._with_answer(ids)
         self.owners = torch.cat(
@@ -80,7 +86,9 @@ class TextObjective(Objective):
         )
         off = torch.zeros(1, 1, len(prompt.spans), device=model.device)
         start, end = (off + 1, off) if removing else (off, off + 1)
-        rows = max(1, TOKENS.get(model.device.type, LARGE) // len(self.ids))
+        rows = max(1, int(BATCH_BYTES / model.bytes_of(len(self.ids))))
+        if causal and answer is None and model.module.config.pad_token_id is None:
+            rows = 1  # Such classifiers find a row's last token by its padding.
         super().__init__(
             lambda points, _: measure(self.outputs(points)), start, end, batch_size=rows
         )
@@ -108,15 +116,35 @@ class TextObjective(Objective):
     def with_absent(self, absent: str) -> TextObjective:
         """The same question with features absent in another way."""
         return TextObjective(
-            self.model, self.prompt, self.answer, self.measure, absent, removing=self.removes
+            self.model,
+            self.prompt,
+            self.answer,
+            self.measure,
+            absent,
+            removing=self.removes,
+            causal=self.causal,
         )
+
+    def takes_masks(self) -> bool:
+        """Is the output that of a plain call where the mask hides nothing? Some architectures take
+        no mask for every pair of tokens, or limit what a token sees in a way of their own."""
+        with torch.no_grad():
+            plain = self.read({"input_ids": self.ids.unsqueeze(0)})
+            try:
+                gated = self._gated(torch.ones_like(self.end[0]))
+            except Exception as error:  # Whatever a foreign model makes of such a mask.
+                log.debug("%s takes no 4-D mask: %s", self.model.name, error)
+                return False
+        near = 1e-3 if self.model.dtype in (torch.float32, torch.float64) else 5e-2
+        return torch.allclose(plain, gated, rtol=near, atol=near * float(plain.abs().max()))
 
     def outputs(self, gates: Tensor) -> Tensor:
         """(m, n) gates → logits (m, classes), or log-probabilities of the answer (m, tokens)."""
         if not gates.requires_grad:
             self.count_forwards(len(gates))
-        if self.absent == "deleted":
-            return self._deleted(gates)
+        return self._deleted(gates) if self.absent == "deleted" else self._gated(gates)
+
+    def _gated(self, gates: Tensor) -> Tensor:
         if gates.requires_grad:  # The value LEAST with the gradient of the gate itself.
             gates = torch.where(gates > LEAST, gates, gates - gates.detach() + LEAST)
         # The last column stands for tokens that belong to no feature: always present.
@@ -188,7 +216,7 @@ class TextObjective(Objective):
         count = len(self.ids)
         own = torch.eye(count, dtype=torch.bool, device=each.device)
         bias = each.log()[:, None, None, :].expand(-1, 1, count, -1).masked_fill(own, 0)
-        if self.answer is not None:
+        if self.causal:
             later = torch.ones(count, count, dtype=torch.bool, device=each.device).triu(1)
             bias = bias.masked_fill(later, -torch.inf)
         return bias.to(self.model.dtype)
@@ -226,19 +254,24 @@ def answer_of(model: TextModel, prompt: Prompt, text: str | None, part: Any, mos
     part: None for all of it, a text that stands in it, or the number of one of its sentences.
     """
     if text is None:
-        text = _generated(model, prompt, most)
-    if not isinstance(text, str) or not text.strip():
+        ids, offsets, text = generated(model, prompt, most)
+    elif not isinstance(text, str):
+        raise InvalidType(f"Expected answer to be a text (got {type(text).__name__}).")
+    else:
+        lead = ""
+        if not prompt.templated and not prompt.text[-1:].isspace() and not text[:1].isspace():
+            lead = " "  # As it would follow the prompt.
+        encoded = model.tokenizer(
+            lead + text, add_special_tokens=False, return_offsets_mapping=True
+        )
+        ids = torch.tensor(encoded["input_ids"], dtype=torch.long)
+        offsets = [(a - len(lead), b - len(lead)) for a, b in encoded["offset_mapping"]]
+    if not text.strip() or not len(ids):
         raise InvalidInput(
             "Expected an answer with at least one token (got an empty one). Try answer='…'."
         )
-    lead = ""
-    if not prompt.templated and not prompt.text[-1:].isspace() and not text[:1].isspace():
-        lead = " "  # As it would follow the prompt.
-    encoded = model.tokenizer(lead + text, add_special_tokens=False, return_offsets_mapping=True)
-    span = _part(text, part)
-    begin, end = (place + len(lead) for place in span)
-    explained = torch.tensor([a < end and b > begin for a, b in encoded["offset_mapping"]])
-    ids = torch.tensor(encoded["input_ids"], dtype=torch.long)
+    begin, end = span = _part(text, part)
+    explained = torch.tensor([a < end and b > begin for a, b in offsets])
     return Answer(text, ids.to(model.device), explained.to(model.device), span)
 
 
@@ -259,8 +292,11 @@ def _part(text: str, part: Any) -> tuple[int, int]:
     )
 
 
-def _generated(model: TextModel, prompt: Prompt, most: int) -> str:
-    """What the model says, taking the most probable token each time."""
+def generated(
+    model: TextModel, prompt: Prompt, most: int
+) -> tuple[Tensor, list[tuple[int, int]], str]:
+    """What the model says, taking the most probable token each time: its tokens, where each stands
+    in the text, and the text."""
     ids = prompt.ids(model).unsqueeze(0)
     end = model.tokenizer.eos_token_id
     with torch.no_grad():
@@ -269,13 +305,21 @@ def _generated(model: TextModel, prompt: Prompt, most: int) -> str:
             attention_mask=torch.ones_like(ids),
             max_new_tokens=max(1, min(most, model.limit - ids.shape[1])),
             do_sample=False,
+            num_beams=1,
+            repetition_penalty=1.0,
             temperature=None,
             top_p=None,
             top_k=None,
             pad_token_id=model.tokenizer.pad_token_id if end is None else end,
         )
-    text: str = model.tokenizer.decode(every[0, ids.shape[1] :], skip_special_tokens=True)
-    return text.strip() if prompt.templated else text.rstrip()
+    said = every[0, ids.shape[1] :].cpu()
+    special = torch.tensor(model.tokenizer.all_special_ids)
+    said = said[~torch.isin(said, special)]
+    texts = [model.tokenizer.decode(said[:count]) for count in range(len(said) + 1)]
+    whole = texts[-1]
+    start = len(whole) - len(whole.lstrip()) if prompt.templated else 0
+    ends = [min(len(text), len(whole)) - start for text in texts]
+    return said, list(pairwise(ends)), whole[start:].rstrip()
 
 
 def present(sets: Sequence[Sequence[int]], count: int) -> Tensor:

@@ -58,7 +58,18 @@ class TextModel:
             getattr(self.module.config, "max_position_embeddings", None),
             getattr(self.tokenizer, "model_max_length", None),
         ]
-        return min((int(n) for n in limits if n and n < UNLIMITED), default=UNLIMITED)
+        return min((int(n) for n in limits if n and 0 < n < UNLIMITED), default=UNLIMITED)
+
+    def bytes_of(self, tokens: int) -> float:
+        """Memory that the gradient of one text of so many tokens takes, as measured on SmolLM2:
+        attention scores of every layer and head, and 16 vectors a token and layer."""
+        config = self.module.config
+        layers = getattr(config, "num_hidden_layers", 12)
+        heads, width = (
+            getattr(config, "num_attention_heads", 12),
+            getattr(config, "hidden_size", 768),
+        )
+        return float(4 * layers * (1.4 * heads * tokens**2 + 16 * width * tokens))
 
     @property
     def classes(self) -> list[str]:
@@ -169,10 +180,10 @@ def _no_progress_bar(logging: Any) -> Iterator[None]:
 def _kind(model: Any) -> Kind:
     made = type(model).__name__
     if isinstance(model, nn.Module) and hasattr(model, "get_input_embeddings"):
-        if made.endswith("ForSequenceClassification"):
+        single = not getattr(model.config, "is_encoder_decoder", False)
+        if single and made.endswith("ForSequenceClassification"):
             return "classifier"
-        decoder = not getattr(model.config, "is_encoder_decoder", False)
-        if decoder and getattr(model, "can_generate", bool)():
+        if single and getattr(model, "can_generate", bool)():
             return "language model"
     raise InvalidType(
         "Expected a sequence classifier or a causal language model of transformers, its folder or "

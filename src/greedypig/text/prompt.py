@@ -95,13 +95,17 @@ class Prompt:
 
     def without_absent(self, present: Sequence[bool]) -> str:
         """The text with absent features cut out, each with the spaces behind it."""
-        parts, last = [], 0
+        kept, last = "", 0
         for (start, end), here in zip(self.spans, present, strict=True):
             if not here:
-                parts.append(self.text[last:start])
-                following = self.text[end:]
-                last = end + len(following) - len(following.lstrip(" \t"))
-        return "".join([*parts, self.text[last:]])
+                kept += self.text[last:start]
+                following = self.text[end:].lstrip(" \t")
+                if following[:1] in ("", "\n"):  # No space is left at the end of a line,
+                    kept = kept.rstrip(" \t")
+                    if kept.endswith("\n"):  # nor an empty line.
+                        following = following[1:]
+                last = len(self.text) - len(following)
+        return kept + self.text[last:]
 
     def ids(self, model: TextModel, text: str | None = None) -> Tensor:
         """(tokens,) of the text, or of another one of the same kind."""
@@ -127,10 +131,13 @@ class Prompt:
         owners, feature = [], 0
         for start, end in offsets:
             part = self.text[start:end]
-            start += len(part) - len(part.lstrip())
-            while feature < len(self.spans) and self.spans[feature][1] <= start:
+            place = start + len(part) - len(part.lstrip())
+            if place == end:  # Spaces alone.
+                place = start
+            while feature < len(self.spans) and self.spans[feature][1] <= place:
                 feature += 1
-            inside = feature < len(self.spans) and self.spans[feature][0] < end
+            first = end if part.strip() else place + 1
+            inside = feature < len(self.spans) and self.spans[feature][0] < first
             owners.append(feature if inside and start < end else -1)
         return ids, torch.tensor(owners, device=ids.device)
 
@@ -167,7 +174,9 @@ def make_prompt(
             inside = [(a, b) for a, b in offsets if any(p <= a and b <= q for p, q in pieces)]
             spans = _disjoint(_trimmed(whole, inside))
         return Prompt(whole, tuple(spans), features, templated)
-    return Prompt(whole, tuple(_given_spans(features, whole, pieces)), "spans", templated)
+    spaces = len(text) - len(text.lstrip()) if given == "text" else 0
+    spans = _given_spans(features, whole, pieces, pieces[0][0] - spaces)
+    return Prompt(whole, tuple(spans), "spans", templated)
 
 
 def _trimmed(text: str, spans: Sequence[Span]) -> list[Span]:
@@ -186,7 +195,7 @@ def _disjoint(spans: Sequence[Span]) -> list[Span]:
     return kept
 
 
-def _given_spans(features: Any, whole: str, pieces: Sequence[Span]) -> list[Span]:
+def _given_spans(features: Any, whole: str, pieces: Sequence[Span], origin: int) -> list[Span]:
     """Features that the caller lists: texts that stand in the input in this order, or places in a
     text."""
     if not isinstance(features, Sequence) or not features:
@@ -194,8 +203,7 @@ def _given_spans(features: Any, whole: str, pieces: Sequence[Span]) -> list[Span
             "Expected features to be a name, or a list of texts or (start, end) places "
             f"(got {type(features).__name__})."
         )
-    first, spans = pieces[0][0], []
-    place = first
+    place, spans = pieces[0][0], []
     for feature in features:
         if isinstance(feature, str):
             start = whole.find(feature, place)
@@ -212,7 +220,7 @@ def _given_spans(features: Any, whole: str, pieces: Sequence[Span]) -> list[Span
                 raise InvalidType(
                     f"Expected a text or (start, end) for a feature (got {feature!r})."
                 ) from None
-            span = first + start, first + end
+            span = origin + start, origin + end
         if not place <= span[0] < span[1] <= pieces[-1][1]:
             raise InvalidInput(
                 "Expected features in order, without overlap, inside of the text "

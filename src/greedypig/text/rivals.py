@@ -44,7 +44,8 @@ class ContextCite:
         drawn = torch.rand(1, self.ablations, objective.n, generator=objective.generator(0)) < 0.5
         sets = torch.maximum(drawn.to(mask), mask.unsqueeze(1))
         values = objective.values(sets)[0].double()
-        # As its authors do: sets are standardised, and weights are those of the sets themselves.
+        # Sets are standardised, and weights are those of the sets themselves. Its authors fit the
+        # logit of the probability, divided by the number of tokens, with the same penalty.
         x, y = sets[0].double().cpu().numpy(), values.cpu().numpy()
         spread = x.std(0) + 1e-12
         fit = Lasso(alpha=self.penalty).fit((x - x.mean(0)) / spread, y)
