@@ -315,7 +315,7 @@ TEXT_RARE = frozenset(
 def explain_text(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `greedypig explain-text`."""
     add = options.group(parser, "input").add_argument
-    words = "a text, a file, a chat as .json, or - (standard input)"
+    words = "quoted texts, files, chats as .json, or - (stdin)"
     add("texts", nargs="*", metavar="TEXT", help=words)
     words = "documents to answer from: files, or folders of text files"
     add("--context", nargs="+", metavar="PATH", help=words)

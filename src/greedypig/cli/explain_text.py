@@ -197,7 +197,9 @@ def _source(word: str) -> Source:
     except OSError:  # A text that is too long for a name.
         there = False
     if not there:
-        if re.fullmatch(r"\S+\.(txt|md|rst|text|json)", word):
+        if " " not in word and path.is_dir():
+            raise UsageError(f"Expected a text or a file (got a folder, {word}). Try --context.")
+        if re.fullmatch(r"\S+\.(txt|md|rst|text|json)|\.{0,2}/\S+", word):
             raise UsageError(f"Expected a file at {word} (got nothing there).")
         if not word.strip():
             raise UsageError("Expected a text to explain (got an empty one).")

@@ -120,6 +120,10 @@ class TextNotes:
     """(name, start, end) of the documents of a context that have a name."""
     order: tuple[int, ...] = ()
     selected: int = 0
+    asked: int | None = None
+    """How many features were asked for, if a number was."""
+    cut: bool = False
+    """Was the model stopped before its answer ended?"""
     levels: str = ""
     objective: str = ""
     methods: Mapping[str, Ranked] = field(default_factory=dict)
@@ -131,11 +135,12 @@ class TextNotes:
         if a.about.get("kind") != KIND:
             return None
         notes = read(TextNotes, {**a.about, "answer_text": a.about.get("answer")}, "the notes")
-        objective = str(a.settings.get("objective", ""))
+        objective, k = str(a.settings.get("objective", "")), a.settings.get("k")
         return replace(
             notes,
             order=tuple(a.order.tolist()),
             selected=a.selected,
+            asked=k if type(k) is int else None,
             levels=_levels(a),
             objective=objective.removeprefix("two-sided "),  # What was measured is its g.
         )
@@ -187,7 +192,7 @@ class TextNotes:
     @property
     def start(self) -> int:
         """How many of the best features are shown at first."""
-        return self.enough or min(self.selected or len(self.order), 5)
+        return self.asked or self.enough or min(self.selected or len(self.order), 5)
 
     def value(self, g: float) -> str:
         """G in words: a log-probability as the probability, unless that is very small."""
@@ -256,6 +261,10 @@ class TextNotes:
             return (
                 f"{what} needs none of the {self.unit_of(total)}: {bare} without them, {full} with."
             )
+        if self.asked and (self.enough or len(self.spans)) > self.asked:
+            verb, value = "gives" if self.asked == 1 else "give", self.at(self.only, self.asked)
+            part = f"The best {self.asked:,} of {self.unit_of(total)} {verb} {what}"
+            return f"{part} {self.value(value or 0.0)} (all {full})."
         if not self.enough:
             return f"No smaller part than all {self.unit_of(total)} is enough for {what} ({full})."
         value = self.at(self.only, self.enough)
@@ -276,6 +285,11 @@ class TextNotes:
     def cautions(self) -> list[str]:
         """Why the result is to be doubted."""
         lines = []
+        if self.cut:
+            lines.append(
+                "The model was stopped before its answer ended. Give a shorter answer, or explain "
+                "one of its sentences."
+            )
         if self.needs_nothing and self.answer_text is not None:
             lines.append(
                 "The answer hardly depends on the text: the model knew it, or made it up. "

@@ -290,6 +290,7 @@ class TextProblem:
             "answer_span": list(said.span),
             "answer_tokens": int(said.explained.sum()),
             "generated": answer is None,
+            "cut": answer is None and len(said.ids) >= LONGEST_ANSWER,
         }
         if callable(objective):
             own: Callable[[Tensor], Tensor] = objective
@@ -325,7 +326,8 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     without them; the smallest set that is enough; and features that say the same."""
     n, order = a.features.count, a.order.tolist()
     reached = a.reach(REACH)
-    counts = sorted({0, n, *([reached] if reached else []), *_counts(n)})
+    named = [count for count in (reached, a.settings["k"]) if count]
+    counts = sorted({0, n, *named, *_counts(n)})
     curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
     enough = None
     if problem.maximised.sides == 2:
