@@ -250,7 +250,7 @@ def test_edges_can_be_taken_out_of_the_graph_instead():
     assert torch.equal(found.edge_mask[:40], found.edge_mask[40:])
     algorithm = GreedyPIGExplainer(k=4, normalisation="recomputed")
     one = explainer(model, algorithm)(x, edge_index, index=3)
-    direct = gp.explain_node(model, x, edge_index, 3, k=4)
+    direct = gp.explain_node(model, x, edge_index, 3, k=4, objective="log-likelihood")
     taken = direct.attachments["edges"][direct.mask(4)]
     assert torch.nonzero(one.edge_mask).squeeze(1).tolist() == sorted(taken.tolist())
     with pytest.raises(gp.InvalidInput, match=r'Try normalisation="kept"'):
