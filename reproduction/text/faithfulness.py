@@ -47,7 +47,7 @@ MEASURES = {
 HIGHER = ("sufficiency", "drop10", "drop20", "sufficiency_deleted")
 """Measures of which more is better."""
 MODELS = {"words": "minilm-imdb", "sentences": "minilm-imdb", "answers": "smollm2-135m-instruct"}
-OURS = ("greedy-pig", "two-sided")
+OURS = ("greedy-pig", "two-sided", "marginal-gains")
 """How the names of our methods begin."""
 EVERY = 40
 """Parts up to which every count is measured; of more, each to ten and then every fifth more."""
