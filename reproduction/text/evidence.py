@@ -138,7 +138,8 @@ def measure(experiment: Experiment, methods: Sequence[Method], item: tuple[str, 
     rows = []
     for method in methods:
         options = experiment.settings["run"].get(method.name, {})
-        depends = method.knobs, options, experiment.seed, kind, number
+        knobs = {name: value for name, value in options.items() if name != "most"}
+        depends = method.knobs, knobs, experiment.seed, kind, number
         path = experiment.place(f"{kind}/{number}", method.name, *depends)
         row = read_record(path)
         if "error" in row:

@@ -47,7 +47,7 @@ MEASURES = {
 HIGHER = ("sufficiency", "drop10", "drop20", "sufficiency_deleted")
 """Measures of which more is better."""
 MODELS = {"words": "minilm-imdb", "sentences": "minilm-imdb", "answers": "smollm2-135m-instruct"}
-OURS = ("greedy-pig", "two-sided")
+OURS = ("greedy-pig", "two-sided", "marginal-gains")
 """How the names of our methods begin."""
 EVERY = 40
 """Parts up to which every count is measured; of more, each to ten and then every fifth more."""
@@ -56,7 +56,6 @@ EVERY = 40
 def reproduce(experiment: Experiment) -> None:
     """Every method on the texts of every part."""
     methods, settings = experiment.methods(), experiment.settings
-    wanted = experiment.args.limit or settings["texts"]
     parts = experiment.args.parts or list(settings["parts"])
     if not set(parts) <= set(settings["parts"]):
         raise InvalidInput(f"Expected parts among {', '.join(settings['parts'])} (got {parts}).")
@@ -64,6 +63,7 @@ def reproduce(experiment: Experiment) -> None:
     leads: list[Record] = []
     every: list[Record] = []
     for part in parts:
+        wanted = min(settings["texts"][part], experiment.args.limit or settings["texts"][part])
         numbers, tried = texts_that_count(experiment, part, wanted)
         chosen = [m for m in methods if part in _options(experiment, m).get("parts", [part])]
         tasks = [_task(experiment, chosen, part, number) for number in numbers]
@@ -76,7 +76,8 @@ def reproduce(experiment: Experiment) -> None:
         every += own
         rows += [table_row(settings["parts"][part], method, own) for method in chosen]
         leads += paired(part, settings["ours"][part], own)
-        leads[-1]["tried"] = tried
+        for lead in leads[-1:]:
+            lead["tried"] = tried
     experiment.expect(every)
     experiment.csv("text-faithfulness.csv", rows, "part", "method")
     experiment.csv("text-faithfulness-texts.csv", every, "part", "text", "method")
@@ -98,8 +99,16 @@ def _remarks(experiment: Experiment, leads: Sequence[Record]) -> list[str]:
         f"texts whose G rises by less than {experiment.settings['least']} are left out. Means ± "
         "standard error; cost in forward-equivalents, a gradient counts three."
     )
-    sentence = "{part}, {measure}: {ours} minus the best rival, {rival}: {gain:+.3f} ± {error:.3f}."
-    return [first, *(sentence.format(**{**lead, "error": lead["error"] or 0}) for lead in leads)]
+    return [first, *(_lead(lead) for lead in leads)]
+
+
+def _lead(lead: Record) -> str:
+    """A difference as a sentence; positive where ours is better."""
+    error = "one text" if lead["error"] is None else f"± {lead['error']:.3f}"
+    return (
+        f"{lead['part']}, {lead['measure']}: {lead['ours']} is ahead of the best rival, "
+        f"{lead['rival']}, by {lead['gain']:+.3f} ({error})."
+    )
 
 
 def paired(part: str, ours: str, rows: Sequence[Record]) -> list[Record]:
