@@ -16,7 +16,7 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.core.features import Elements
-from greedypig.core.methods import METHODS, InRounds, as_method
+from greedypig.core.methods import METHODS, as_method
 from greedypig.core.run import Run
 from greedypig.core.stopping import Stop
 from greedypig.text import models
@@ -100,57 +100,7 @@ class Shapley:
         return scores.to(mask)
 
 
-@dataclass(frozen=True)
-class TwoSided:
-    """Integrated gradients of what is left, with the selected features present and without them.
-
-    scores = (1 − share) · a / max |a| + share · b / max |b|, with
-    a_i = Σ_k weights_k · ∂_i g(mask + nodes_k · rest), b_i = Σ_k weights_k · ∂_i g(nodes_k · rest).
-    The first asks what the selected features lack to be enough, the second what is still there
-    when they are removed. In the first round both are the same.
-    """
-
-    steps: int
-    rule: str
-    share: float
-    name = "two-sided"
-
-    def __call__(self, objective: Any, mask: Tensor) -> Tensor:
-        """(1, n) mask → (1, n) scores."""
-        integral = gp.IG(self.steps, self.rule)
-        present = integral(objective, mask)
-        if not mask.any():
-            return present
-        rest = 1 - mask
-        nodes = mask.new_tensor(integral.quadrature.nodes).view(1, -1, 1)
-        weights = mask.new_tensor(integral.quadrature.weights)
-        absent = objective.gradient(nodes * rest.unsqueeze(1), weights) * rest
-        sides = [side / side.abs().max().clamp_min(1e-12) for side in (present, absent)]
-        return (1 - self.share) * sides[0] + self.share * sides[1]
-
-    @property
-    def cost(self) -> int:
-        """Two gradients for every node; the first round takes half of that."""
-        return 2 * self.steps
-
-
-@dataclass(frozen=True, kw_only=True)
-class TwoSidedPIG(InRounds):
-    """Greedy rounds for features that are enough and whose removal changes the output."""
-
-    steps: int = 2
-    rule: str = "cubic"
-    share: float = 0.7
-    """Weight of what removal changes."""
-    name = "two-sided"
-
-    @property
-    def scorer(self) -> TwoSided:
-        """Both integrals."""
-        return TwoSided(self.steps, self.rule, self.share)
-
-
-METHODS |= {"shapley": Shapley, "two-sided": TwoSidedPIG}
+METHODS |= {"shapley": Shapley}
 
 
 class Question:

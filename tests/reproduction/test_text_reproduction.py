@@ -24,7 +24,7 @@ from reproduction.text.contexts import (
     review_sentences,
 )
 from reproduction.text.evidence import found_by, table_row
-from reproduction.text.problems import GRADIENT, Question, Shapley, TwoSidedPIG, load
+from reproduction.text.problems import GRADIENT, Question, Shapley, load
 from tests.text import tiny
 
 DISTRACTORS = [f"Sentence {i} of a review says nothing of interest." for i in range(60)]
@@ -116,17 +116,6 @@ def test_shapley_values_sum_to_the_rise(question):
     problem = question.problem()
     assert float(a.feature_scores.sum()) == pytest.approx(problem.rise, abs=1e-4)
     assert cost <= 30
-
-
-def test_two_sided_rounds_begin_with_ig_and_then_see_what_replaces_the_selected():
-    twins = gp.objective(lambda w: 2 * torch.maximum(w[:, 0], w[:, 1]) + w[:, 2] * 0.5, 3)
-    scorer = TwoSidedPIG(steps=4, share=0.7).scorer
-    nothing, first = torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]])
-    torch.testing.assert_close(scorer(twins, nothing), gp.IG(4, "cubic")(twins, nothing))
-    # With the first twin present the second adds nothing; without it, the second is worth 2.
-    scores = scorer(twins, first)[0]
-    torch.testing.assert_close(scores, torch.tensor([0.0, 0.7, 0.3 + 0.7 * 0.25]))
-    assert TwoSidedPIG(per_round=1, steps=4).scorer.cost == 8
 
 
 @pytest.mark.parametrize("name", ["text-evidence", "text-faithfulness"])
