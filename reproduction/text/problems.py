@@ -79,10 +79,10 @@ class Counted(TextObjective):
 
 @dataclass(frozen=True)
 class Shapley:
-    """Captum's ShapleyValueSampling over the features: as many permutations as `budget` forwards
+    """Captum's ShapleyValueSampling over the features: as many permutations as `forwards` forwards
     allow, at least one; a permutation of n features costs n."""
 
-    budget: int = 64
+    forwards: int = 64
     name = "shapley"
     cost = 0
 
@@ -91,7 +91,7 @@ class Shapley:
         from captum.attr import ShapleyValueSampling
 
         torch.manual_seed(objective.seed)
-        samples = max(1, (self.budget - 2) // objective.n)
+        samples = max(1, (self.forwards - 2) // objective.n)
         method = ShapleyValueSampling(lambda rows: objective.values(rows.unsqueeze(0))[0])
         rows = min(objective.n, objective.points)
         scores: Tensor = method.attribute(

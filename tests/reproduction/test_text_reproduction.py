@@ -112,7 +112,7 @@ def test_counted_objectives_give_the_plain_numbers(question):
 
 
 def test_shapley_values_sum_to_the_rise(question):
-    a, cost, _ = question.run(Shapley(budget=30))
+    a, cost, _ = question.run(Shapley(forwards=30))
     problem = question.problem()
     assert float(a.feature_scores.sum()) == pytest.approx(problem.rise, abs=1e-4)
     assert cost <= 30
