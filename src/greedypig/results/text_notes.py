@@ -192,7 +192,8 @@ class TextNotes:
     @property
     def start(self) -> int:
         """How many of the best features are shown at first."""
-        return self.asked or self.enough or min(self.selected or len(self.order), 5)
+        few = min(self.selected or len(self.order), 5)
+        return min((count for count in (self.enough, self.asked) if count), default=few)
 
     def value(self, g: float) -> str:
         """G in words: a log-probability as the probability, unless that is very small."""
