@@ -2,7 +2,8 @@
 
 Contexts of 10–40 sentences hold the answer in one sentence, in two of which either suffices, or in
 two halves (`contexts.py`). Found means: the first pick is true evidence, or the first two picks are
-the two halves. A method that sees redundancy also marks the other twin.
+the two halves. A method that sees redundancy also marks the other twin. An answer is right if its
+first sentence holds every key.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ..experiment import (
     write_record,
 )
 from .contexts import KINDS, Context, make_context, read_reviews, review_sentences
-from .problems import Question, load
+from .problems import Question, load, sum_error, sum_remarks
 
 PICTURES = ()
 COLUMNS = {
@@ -37,8 +38,10 @@ COLUMNS = {
     "two": "either of two",
     "halves": "both halves",
     "twin": "twin marked",
+    "false_twin": "wrongly marked",
     "cost": "cost",
     "check": "check of twins",
+    "sum_error": "scores' sum off by",
     "cases": "cases",
 }
 
@@ -65,6 +68,8 @@ def reproduce(experiment: Experiment) -> None:
     rows = [table_row(method, found) for method in methods]
     formats = dict.fromkeys(KINDS, "{:.2f}") | {
         "twin": "{:.2f}",
+        "false_twin": "{:.2f}",
+        "sum_error": "{:.3f}",
         "cost": "{:.0f}",
         "check": "{:.0f}",
         "cases": "{}",
@@ -77,7 +82,8 @@ def reproduce(experiment: Experiment) -> None:
         f"first, ± standard error. Contexts that were tried until so many were answered rightly: "
         f"{right}. Cost: mean forward-equivalents of the search."
     )
-    experiment.page(Table(COLUMNS, rows, formats, digits=2), [remark], model=settings["model"])
+    remarks = [remark, *sum_remarks(methods, found)]
+    experiment.page(Table(COLUMNS, rows, formats, digits=2), remarks, model=settings["model"])
 
 
 def right_cases(
@@ -165,23 +171,25 @@ def found_by(
         row["found"] = float(set(order[:2]) == set(context.evidence))
     else:
         row["found"] = float(order[0] in context.evidence)
-    if context.kind == "two" and options.get("twins"):
+    if options.get("twins"):
         before = question.spent
-        row["twin"] = float(marks_twin(question, a, context))
+        marked = twins(question, a)
         row["check"] = question.spent - before
+        right = [set(pair) == set(context.evidence) for pair in marked]
+        if context.kind == "two":
+            row["twin"] = float(any(right))
+        else:
+            row["false_twin"] = float(bool(marked))
     row |= {"sentences": len(context.sentences), "tokens": len(problem.objective.ids)}
-    return row
+    return row | sum_error(problem, a)
 
 
-def marks_twin(question: Question, a: Any, context: Context) -> bool:
-    """Is the other one of two sentences that say the same marked as redundant?"""
+def twins(question: Question, a: Any) -> list[list[int]]:
+    """Pairs of parts that are said to say the same, as `gp.explain_text` finds them."""
     problem, order = question.problem(), a.order.tolist()
-    if order[0] not in context.evidence:
-        return False
     counts = range(a.features.count + 1)
     enough = next(k for k in counts if problem.values([order[:k]])[0] >= problem.bar(REACH))
-    twins = twins_of(a, problem, enough) if enough else []
-    return any(set(pair) == set(context.evidence) for pair in twins)
+    return twins_of(a, problem, enough) if enough else []
 
 
 def table_row(method: Method, found: Sequence[Record]) -> Record:
@@ -191,7 +199,8 @@ def table_row(method: Method, found: Sequence[Record]) -> Record:
     for kind in KINDS:
         values = [each["found"] for each in own if each["kind"] == kind]
         row[kind], row[f"{kind}_error"] = mean_and_error(values)
-    row["twin"], row["twin_error"] = mean_and_error([r["twin"] for r in own if "twin" in r])
+    for name in ("twin", "false_twin", "sum_error"):
+        row[name], row[f"{name}_error"] = mean_and_error([r[name] for r in own if name in r])
     row["cost"] = fmean(each["cost"] for each in own) if own else None
     checks = [each["check"] for each in own if "check" in each]
     row["check"] = fmean(checks) if checks else None

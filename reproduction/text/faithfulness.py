@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import log
 from random import Random
 from statistics import fmean
@@ -32,7 +32,7 @@ from ..experiment import (
     write_record,
 )
 from .contexts import plain, read_reviews
-from .problems import Question, load
+from .problems import Question, load, sum_error, sum_remarks
 
 PICTURES = ()
 MEASURES = {
@@ -84,7 +84,8 @@ def reproduce(experiment: Experiment) -> None:
     experiment.csv("text-faithfulness-differences.csv", leads, "part", "measure")
     columns = {"part": "part", "title": "method", **MEASURES, "cost": "cost", "texts": "texts"}
     formats = {"cost": "{:.0f}", "texts": "{}", "smallest": "{:.1f}"}
-    experiment.page(Table(columns, rows, formats), _remarks(experiment, leads))
+    remarks = [*_remarks(experiment, leads), *sum_remarks(methods, every)]
+    experiment.page(Table(columns, rows, formats), remarks)
 
 
 def _options(experiment: Experiment, method: Method) -> Record:
@@ -233,13 +234,28 @@ def measure(experiment: Experiment, methods: Sequence[Method], item: tuple[str, 
         path = experiment.place(f"{part}/{number}", method.name, *depends)
         row = read_record(path)
         if "error" in row:
-            absent, seed = options.get("absent", "masked"), experiment.seed
-            a, cost, spent = question.run(method.run(), absent=absent, seed=seed)
+            problem = question.problem()
+            both = options.get("two_sided", False)
+            forwards = options.get("forwards")
+            a, cost, spent = question.run(
+                method.run(),
+                absent=options.get("absent", "masked"),
+                k=None if forwards is None else affordable(problem.objective.n, forwards, both),
+                seed=experiment.seed,
+                two_sided=both,
+            )
             row = {"method": method.name, "cost": cost, "seconds": spent}
-            row |= measures(question.problem(), a.order.tolist())
+            row |= measures(problem, a.order.tolist()) | sum_error(problem, a)
             write_record(path, row)
         rows.append(row)
     return {"methods": rows}
+
+
+def affordable(n: int, forwards: int, both: bool) -> int:
+    """How many of n parts can be selected by marginal gains, at least one, for so many forwards."""
+    each = 2 if both else 1
+    costs = accumulate(each * (n - taken) for taken in range(n))
+    return max(1, sum(cost <= forwards for cost in costs))
 
 
 def counts_of(n: int) -> list[int]:

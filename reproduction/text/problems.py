@@ -1,11 +1,13 @@
 """One text and its question, ranked by many methods, each with what it costs.
 
 Costs are forward-equivalents: a value is one forward of the model, a gradient three. Values and
-gradients that two methods share are computed once, and counted for both.
+gradients that two methods share are computed once, and counted for both. A method pays once for
+each set that it asks for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from time import process_time
@@ -19,14 +21,19 @@ from greedypig.core.features import Elements
 from greedypig.core.methods import METHODS, as_method
 from greedypig.core.run import Run
 from greedypig.core.stopping import Stop
+from greedypig.core.two_sided import both_sides
 from greedypig.text import models
 from greedypig.text.api import TextProblem
 from greedypig.text.gates import TextObjective
 from greedypig.text.models import TextModel
 from greedypig.text.prompt import make_prompt
 
+from ..experiment import Method, Record
+
 GRADIENT = 3
 """Forwards that one gradient counts."""
+COMPLETE = 0.05
+"""Scores add up if their sum is off by no more than this share."""
 
 
 @cache
@@ -37,44 +44,48 @@ def load(name: str) -> TextModel:
 
 
 class Counted(TextObjective):
-    """An objective that counts forward-equivalents and computes no point twice."""
+    """An objective that counts forward-equivalents and computes no gradient twice."""
 
     cost: list[int]
-    known: dict[bytes, Tensor]
+    slopes: dict[bytes, Tensor]
+    asked: set[bytes]
+    """Masks whose value the method under way has asked for; each is counted once."""
 
     @classmethod
     def of(cls, objective: TextObjective) -> Counted:
         """The same objective, counted from now on."""
         other = object.__new__(cls)
-        other.__dict__.update(objective.__dict__, cost=[0], known={})
+        other.__dict__.update(objective.__dict__, cost=[0], slopes={}, asked=set())
         return other
 
     def values(self, masks: Tensor, /) -> Tensor:
-        """(1, s, n) masks → (1, s): each set is evaluated once."""
-        self.cost[0] += masks.shape[1]
-        keys = [row.to(torch.float32).numpy().tobytes() for row in masks[0]]
-        new = {key: i for i, key in enumerate(keys) if key not in self.known}
-        if new:
-            values = super().values(masks[:, list(new.values())])[0]
-            self.known |= zip(new, values, strict=True)
-        return torch.stack([self.known[key] for key in keys]).unsqueeze(0)
+        """(1, s, n) masks → (1, s)."""
+        keys = {_key(mask) for mask in masks[0]} - self.asked
+        self.cost[0] += len(keys)
+        self.asked |= keys
+        return super().values(masks)
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n): the gradient at each mask is computed once."""
         self.cost[0] += GRADIENT * masks.shape[1]
         total = torch.zeros_like(self.end[0])
         for mask, weight in zip(masks.unbind(1), weights, strict=True):
-            key = b"gradient" + mask.to(torch.float32).numpy().tobytes()
-            if key not in self.known:
+            if (key := _key(mask)) in self.slopes:
+                self.count_gradients(1)  # So that a budget is what it is without the others.
+            else:
                 one = torch.ones_like(weights[:1])
-                self.known[key] = super().gradient(mask.unsqueeze(1), one)
-            total = total + weight * self.known[key]
+                self.slopes[key] = super().gradient(mask.unsqueeze(1), one)
+            total = total + weight * self.slopes[key]
         return total
 
     def attention(self) -> Tensor:
         """(n,): as `TextObjective.attention`; one forward."""
         self.cost[0] += 1
         return super().attention()
+
+
+def _key(mask: Tensor) -> bytes:
+    return mask.to(torch.float32).numpy().tobytes()
 
 
 @dataclass(frozen=True)
@@ -135,14 +146,37 @@ class Question:
         k: int | None = None,
         stop: Stop | None = None,
         seed: int = 0,
+        two_sided: bool = False,
     ) -> tuple[gp.Attribution, int, float]:
         """The method's result, its cost in forward-equivalents, and its seconds on the processor
         (less than they were where points were known from another method)."""
         problem = self.problem(absent)
         counted = problem.objective
         assert isinstance(counted, Counted)
+        counted.asked.clear()
         before, began = counted.cost[0], process_time()
         features = Elements(counted.n, problem.prompt.names)
-        run = Run(counted, as_method(method), features=features, k=k, stop=stop, seed=seed)
+        objective = both_sides(counted) if two_sided else counted
+        run = Run(objective, as_method(method), features=features, k=k, stop=stop, seed=seed)
         run.finish(None, None)
         return run.results(measure=False)[0], counted.cost[0] - before, process_time() - began
+
+
+def sum_error(problem: TextProblem, a: gp.Attribution) -> Record:
+    """How far the first round's scores are from their sum, G(all) − G(∅), as a share of it."""
+    if a.method != "greedy-pig" or not a.totals:
+        return {}
+    return {"sum_error": abs(a.totals[0] / problem.rise - 1)}
+
+
+def sum_remarks(methods: Sequence[Method], rows: Sequence[Record]) -> list[str]:
+    """In how many cases the scores of the default method add up, as a sentence."""
+    own = [row["sum_error"] for row in rows if row["method"] == "greedy-pig"]
+    if not own:
+        return []
+    title = next(method.title for method in methods if method.name == "greedy-pig")
+    near = sum(error <= COMPLETE for error in own)
+    return [
+        f"{title}: the first round's scores sum to G(all) − G(∅) within {COMPLETE:.0%} in "
+        f"{near} of {len(own)} cases, at most {max(own):.1%} off."
+    ]

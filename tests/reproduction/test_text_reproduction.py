@@ -76,7 +76,7 @@ def test_an_answer_is_right_with_its_words_and_its_subject():
     context = make_context("one", 0, 0, DISTRACTORS)
     assert context.is_right(" ".join(context.keys) + ".")
     assert not context.is_right(context.keys[0])
-    said = "Well. " + " and ".join(context.keys) + ". And more."
+    said = " and ".join(context.keys) + ". And more."
     assert context.answer_in(said) == said.removesuffix(" And more.")
     with pytest.raises(InvalidInput, match="kind"):
         make_context("three", 0, 0, DISTRACTORS)
@@ -94,7 +94,9 @@ def test_a_gradient_counts_three_and_shared_points_are_counted_for_every_method(
     assert first == again == 4 * GRADIENT
     _, third, _ = question.run("leave-one-out")
     assert third == 1 + 4
-    assert question.run(ContextCite(16))[1] == 16
+    assert question.run(ContextCite(200))[1] == 2**4  # A method pays once for every set.
+    budget = gp.Stop(gradients=4)  # Gradients that are known already count too.
+    assert question.run(gp.GreedyPIG(per_round=1, steps=4, rule="cubic"), stop=budget)[1] == first
     assert question.run("attention")[1] == 1
     assert question.run("random")[1] == 0
 

@@ -29,7 +29,8 @@ class TestCaptum:
         ours = explained("leave-one-out", kind, absent="deleted")
         theirs = explained("captum-ablation", kind)
         torch.testing.assert_close(theirs.feature_scores, ours.feature_scores, atol=1e-4, rtol=0)
-        assert theirs.about["forwards"] == ours.about["forwards"]
+        # Captum measures the whole text once more.
+        assert theirs.about["forwards"] == ours.about["forwards"] + 1
 
     def test_a_part_of_the_answer_is_its_own_tokens(self):
         ours = explained("leave-one-out", absent="deleted", target="dog")
@@ -69,9 +70,9 @@ def test_gradient_input_is_the_gradient_of_embeddings(kind):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_forward_passes_are_counted():
     ends = 2  # Nothing and everything, which every run measures first.
-    assert explained("leave-one-out").about["forwards"] == ends + 1 + 3
+    assert explained("leave-one-out").about["forwards"] == ends + 3
     assert explained("attention").about["forwards"] == ends + 1
-    assert explained(gp.ContextCite(16)).about["forwards"] == ends + 16
+    assert explained(gp.ContextCite(200)).about["forwards"] == 2**3  # No set is measured twice.
     assert explained("random").about["forwards"] == ends
 
 

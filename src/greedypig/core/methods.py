@@ -107,10 +107,12 @@ class GreedyPIG(InRounds):
 
     rounds: how many (default 20, or 100 with one step). per_round: features of each round.
     schedule: "geometric" (the last round takes `ratio` times the first), "equal", or a list.
+    tolerance: double the nodes until the sum of a round's scores is right to this share (`gp.IG`).
     """
 
     steps: int = 5
     rule: str | Rule = "midpoint"
+    tolerance: float | None = None
     name = "greedy-pig"
 
     def __post_init__(self) -> None:
@@ -120,7 +122,7 @@ class GreedyPIG(InRounds):
     @property
     def scorer(self) -> IG:
         """Integrated gradients."""
-        return IG(self.steps, self.rule)
+        return IG(self.steps, self.rule, self.tolerance)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,9 @@ Every rule's weights sum to 1, so a constant is integrated exactly whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -39,8 +40,8 @@ class Rule:
 
 
 def _equal(steps: int, place: float) -> Rule:
-    """One node in each of `steps` equal intervals: at its left end (place 0), its centre or its
-    right end (1). Of order 2 for the centres, else 1; one left end is the gradient at 1_S."""
+    """One node in each of `steps` equal intervals: at its left end (place 0) or its right end (1),
+    of order 1. One left end is the gradient at 1_S."""
     return Rule(tuple((k + place) / steps for k in range(steps)), (1 / steps,) * steps)
 
 
@@ -55,24 +56,33 @@ def trapezoid(steps: int) -> Rule:
     return Rule(nodes, (gap / 2, *[gap] * (steps - 2), gap / 2))
 
 
-def cubic(steps: int) -> Rule:
-    """Midpoints in u, with t = u³: nodes crowd at 0, for functions that are steep there; order 2.
+PATHS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "midpoint": (lambda u: u, lambda u: 1.0),
+    "cubic": (lambda u: u**3, lambda u: 3 * u**2),
+    "smoothstep": (lambda u: u**2 * (3 - 2 * u), lambda u: 6 * u * (1 - u)),
+}
+"""t(u) and dt/du of rules with midpoints in u: ∫₀¹ f(t) dt = ∫₀¹ f(t(u)) · dt/du du, of order 2.
+The nodes of "cubic" crowd at 0, for functions that are steep there; "smoothstep": at both ends."""
 
-    ∫₀¹ f(t) dt = ∫₀¹ f(u³) · 3u² du; the weights are scaled to sum to 1.
-    """
-    u = [(k + 0.5) / steps for k in range(steps)]
-    total = sum(x * x for x in u)
-    return Rule(tuple(x**3 for x in u), tuple(x * x / total for x in u))
+
+def _along(name: str, places: Sequence[float], weights: Sequence[float]) -> Rule:
+    """Nodes t(u) at these places u; the weights are scaled to sum to 1."""
+    path, speed = PATHS[name]
+    own = [w * speed(u) for w, u in zip(weights, places, strict=True)]
+    kept = [(path(u), w / sum(own)) for u, w in zip(places, own, strict=True) if w > 0]
+    return Rule(tuple(t for t, _ in kept), tuple(w for _, w in kept))
 
 
-def smoothstep(steps: int) -> Rule:
-    """Midpoints in u, with t = 3u² − 2u³: nodes crowd at 0 and at 1; order 2.
+def midpoints(name: str, steps: int) -> Rule:
+    """One node in the middle of each of `steps` equal intervals of u."""
+    return _along(name, [(k + 0.5) / steps for k in range(steps)], [1.0] * steps)
 
-    ∫₀¹ f(t) dt = ∫₀¹ f(3u² − 2u³) · 6u(1 − u) du; the weights are scaled to sum to 1.
-    """
-    u = [(k + 0.5) / steps for k in range(steps)]
-    total = sum(x * (1 - x) for x in u)
-    return Rule(tuple(x * x * (3 - 2 * x) for x in u), tuple(x * (1 - x) / total for x in u))
+
+def between_midpoints(name: str, steps: int) -> Rule:
+    """Nodes at the ends of the intervals of `midpoints`, by trapezoids. The mean of the two
+    integrals is the trapezoid rule in u with 2 · steps intervals."""
+    ends = [k / steps for k in range(steps + 1)]
+    return _along(name, ends, [0.5, *[1.0] * (steps - 1), 0.5])
 
 
 def gauss_legendre(steps: int) -> Rule:
@@ -114,14 +124,12 @@ def _gauss(jacobi: Tensor) -> tuple[Tensor, Tensor]:
 
 
 RULES: dict[str, Callable[[int], Rule]] = {
-    "midpoint": lambda steps: _equal(steps, 0.5),
+    **{name: partial(midpoints, name) for name in PATHS},
     "left": lambda steps: _equal(steps, 0.0),
     "right": lambda steps: _equal(steps, 1.0),
     "trapezoid": trapezoid,
     "gauss_legendre": gauss_legendre,
     "gauss_radau": gauss_radau,
-    "cubic": cubic,
-    "smoothstep": smoothstep,
 }
 
 

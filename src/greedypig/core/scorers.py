@@ -21,7 +21,10 @@ from .errors import InvalidInput, InvalidType
 from .features import Features
 from .numbers import check_knobs
 from .objective import Objective
-from .quadrature import Rule, rule
+from .quadrature import PATHS, Rule, between_midpoints, midpoints, rule
+
+DOUBLINGS = 2
+"""How often `IG` doubles its nodes at most."""
 
 
 class Scorer(Protocol):
@@ -34,35 +37,74 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class IG:
-    """Integrated gradients: scores_i = Σ_k weights_k · ∂_i g(mask + nodes_k · (1 − mask))."""
+    """Integrated gradients: scores_i = Σ_k weights_k · ∂_i g(mask + nodes_k · (1 − mask)).
+
+    tolerance: nodes are doubled, at most DOUBLINGS times, until the sum of the scores differs from
+    g(1) − g(mask) by no more than this share of it. For rules "midpoint", "cubic", "smoothstep".
+    """
 
     steps: int = 50
     rule: str | Rule = "midpoint"
+    tolerance: float | None = None
     name = "ig"
 
     def __post_init__(self) -> None:
         # A rule of one's own has its own number of nodes.
         object.__setattr__(self, "steps", len(self.quadrature))
+        if self.tolerance is None:
+            return
+        check_knobs(self, tolerance=(0, 1))
+        if self.rule not in PATHS:
+            raise InvalidInput(
+                f"Expected a rule whose nodes can be doubled, {', '.join(PATHS)}, beside tolerance "
+                f"(got {self.rule!r})."
+            )
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        scores = self._integral(objective, mask, self.quadrature)
+        return scores if self.tolerance is None else self._refined(objective, mask, scores)
+
+    def _integral(self, objective: Objective, mask: Tensor, quadrature: Rule) -> Tensor:
         rest = rest_of(objective, mask)
-        nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
-        weights = mask.new_tensor(self.quadrature.weights)
+        nodes = mask.new_tensor(quadrature.nodes).unsqueeze(1)
+        weights = mask.new_tensor(quadrature.weights)
         total, size = torch.zeros_like(mask), objective.points
         for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
             part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
-            total += objective.changed(step=first).gradient(path, weights[part])
+            step = objective.step + first
+            total += objective.changed(step=step).gradient(path, weights[part])
         return total * rest
+
+    def _refined(self, objective: Objective, mask: Tensor, scores: Tensor) -> Tensor:
+        """The scores, with more nodes where their sum is not what it should be."""
+        assert isinstance(self.rule, str)
+        assert self.tolerance is not None
+        ends = torch.stack([mask, mask + rest_of(objective, mask)], 1)
+        before, after = objective.values(ends).to(mask).unbind(1)
+        steps = self.steps
+        for doubling in range(DOUBLINGS):
+            # Where gains and losses cancel, the rise alone would ask for too much.
+            scale = torch.maximum((after - before).abs(), scores.abs().sum(1) / 4)
+            off = (scores.sum(1) - (after - before)).abs() > self.tolerance * scale
+            if not bool(off.any()):
+                break
+            more = midpoints if doubling else between_midpoints
+            own = objective.changed(step=objective.step + steps)
+            finer = self._integral(own, mask, more(self.rule, steps))
+            scores = torch.where(off.unsqueeze(1), (scores + finer) / 2, scores)
+            steps *= 2
+        return scores
 
     @property
     def cost(self) -> int:
-        """One gradient for every node."""
-        return len(self.quadrature)
+        """One gradient for every node, at most."""
+        # The first doubling adds the ends of the intervals, one more than there are nodes.
+        return self.steps if self.tolerance is None else 2**DOUBLINGS * self.steps + 1
 
     @cached_property
     def quadrature(self) -> Rule:
-        """The nodes and weights."""
+        """The nodes and weights; the first ones, where they are doubled."""
         if isinstance(self.rule, Rule):
             return self.rule
         if not isinstance(self.rule, str):
@@ -94,10 +136,8 @@ class TwoSidedIG:
         present = self._integral(objective, mask)
         if not bool(mask.any()):
             return present
-        rest = rest_of(objective, mask).unsqueeze(1)
-        nodes = mask.new_tensor(self._integral.quadrature.nodes).view(1, -1, 1)
-        weights = mask.new_tensor(self._integral.quadrature.weights)
-        absent = objective.changed(step=self.steps).gradient(nodes * rest, weights) * rest[:, 0]
+        without = objective.changed(step=self.steps, goal=rest_of(objective, mask))
+        absent = self._integral(without, torch.zeros_like(mask))
         sides = [
             side / side.abs().amax(1, keepdim=True).clamp_min(torch.finfo(side.dtype).tiny)
             for side in (present, absent)

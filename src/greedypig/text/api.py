@@ -37,7 +37,7 @@ REACH = 0.95
 """A set is enough where G(S) has risen by this share of the way from nothing to everything."""
 POINTS = 8
 """Sets of the best features that are measured once more, besides the set that is enough."""
-TWINS, LARGEST = 2, 3
+TWINS, LARGEST = 3, 3
 """Features that are tried as twins of a selected one, and selected ones that they are tried for."""
 
 
@@ -82,8 +82,8 @@ def explain_text(
         gp.two_sided(…) of any of these asks for necessity beside sufficiency.
     absent: "masked" (no other token sees the feature's tokens), "embedding", "mask-embedding",
         "pad-embedding", "zero-embedding", "mean-embedding", or "deleted" (no gradients).
-    method: None (rounds of 8 nodes that crowd at 0, until the output is reached), a name, also
-        "leave-one-out", "context-cite" and "attention", or a method such as gp.GreedyPIG(…).
+    method: None (rounds of 6 or more nodes that crowd at 0, until the output is reached), a name,
+        also "leave-one-out", "context-cite" and "attention", or a method such as gp.GreedyPIG(…).
     k, stop, seed: as in `gp.explain`.
     checkpoint: a file to which every round is saved; a run that finds it goes on from there.
     progress: called with the run before its first round and after every one.
@@ -95,6 +95,8 @@ def explain_text(
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
         sides = problem.maximised.sides
         default = FOR_TEXTS if sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
+        if stop is not None and stop.gradients is not None:
+            default = replace(default, tolerance=None)  # Rounds of a known cost.
         chosen = default if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
@@ -372,8 +374,8 @@ def _counts(n: int) -> list[int]:
 def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]:
     """[feature, selected feature that says the same].
 
-    Feature j says the same as i, which was selected after P, if it does much of what i does,
-    G(P + j) − G(P) ≥ 1/2 · (G(P + i) − G(P)), and little more beside it,
+    Feature j says the same as i, which was selected after P, if alone it does a good part of what i
+    does, G(P + j) − G(P) ≥ 1/3 · (G(P + i) − G(P)), and loses most of that beside i,
     G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). Tried are the features with the highest
     scores of the first round, in which those that say the same still share their score.
     """
@@ -392,11 +394,8 @@ def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[list[int
     for (_, i, j), place in zip(trials, range(0, len(values), 4), strict=True):
         bare, with_i, with_j, both = values[place : place + 4]
         matters = with_i - bare > 0.2 * problem.rise
-        if (
-            matters
-            and with_j - bare >= (with_i - bare) / 2
-            and both - with_i <= (with_j - bare) / 2
-        ):
+        alike = with_j - bare >= (with_i - bare) / 3 and both - with_i <= (with_j - bare) / 2
+        if matters and alike:
             twins.append([j, i])
     return twins
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -93,7 +93,24 @@ class TextObjective(Objective):
             lambda points, _: measure(self.outputs(points)), start, end, batch_size=rows
         )
         self._neutral: Tensor | None = None
+        self._known: dict[bytes, Tensor] = {}
+        """Values of masks that were measured, also by copies."""
         self._shared["forwards"] = 0
+
+    def values(self, masks: Tensor, /) -> Tensor:
+        """(1, s, n) masks → (1, s): g of each mask. No mask is measured twice."""
+        masks = masks.to(self.end)
+        keys = [mask.cpu().numpy().tobytes() for mask in masks[0]]
+        new = {key: place for place, key in enumerate(keys) if key not in self._known}
+        if new:
+            values = super().values(masks[:, list(new.values())])[0]
+            self._known |= zip(new, values, strict=True)
+        return torch.stack([self._known[key] for key in keys]).unsqueeze(0)
+
+    def changed(self, **attributes: Any) -> Self:
+        """As of every objective. Where the function is another, no value is known."""
+        moved = attributes.keys() & {"function", "start", "end"}
+        return super().changed(**attributes, **({"_known": {}} if moved else {}))
 
     @property
     def forwards_used(self) -> int:
