@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 
 import greedypig as gp
-from greedypig.cli import commands, explain_text
+from greedypig.cli import commands, compare_text_methods
 from greedypig.cli.resumable import Session
 from greedypig.core.methods import as_method
 from greedypig.results.text_notes import TextNotes
@@ -175,7 +175,9 @@ def test_captum_is_compared_where_it_is_installed(answer, saved):
     whole = answer(
         "explain-text", "review.txt", *CLASSIFIER, "--compare", "--features", "sentences"
     )
-    assert set(commands.TEXT_METHODS) - set(whole["methods"]) == set(explain_text.FOR_ANSWERS)
+    assert set(commands.TEXT_METHODS) - set(whole["methods"]) == set(
+        compare_text_methods.FOR_ANSWERS
+    )
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, saved, monkeypatch):
