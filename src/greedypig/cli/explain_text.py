@@ -56,15 +56,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     _check(args)
     sources = read_sources(args)
     stems = outputs.stems(args.out, [Path(each.name) for each in sources])
-    own = any(each.for_language_model for each in sources)
-    asked = own or args.answer is not None or args.part is not None or args.per_sentence
-    name = args.model or (LANGUAGE if asked else CLASSIFIER)
-    question = Question(args, terminal, _load(name, args.device))
-    if asked and not question.answers:
-        raise UsageError(
-            "Expected a language model for an answer, a chat or a context (got the classifier "
-            f"{question.model.name})."
-        )
+    question = _question(args, terminal, sources)
     index = stems[0].with_name("index.html")
     if len(sources) > 1 or args.per_sentence:
         outputs.refuse_foreign([index])
@@ -83,6 +75,32 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         report.write_index(pages, index, failed=failed)
         terminal.say(outputs.wrote([index]))
     return DONE if not failed else USAGE if len(failed) == len(sources) else FAILED
+
+
+def _question(args: argparse.Namespace, terminal: Terminal, sources: list[Source]) -> Question:
+    """The options with the model: the one named, else the default that fits the sources."""
+    options_of_answers = {
+        "--answer": args.answer is not None,
+        "--part": args.part is not None,
+        "--per-sentence": args.per_sentence,
+    }
+    given = [option for option, is_given in options_of_answers.items() if is_given]
+    own = any(each.for_language_model for each in sources)
+    name = args.model or (LANGUAGE if own or given else CLASSIFIER)
+    question = Question(args, terminal, _load(name, args.device))
+    if (own or given) and not question.answers:
+        raise UsageError(
+            "Expected a language model for an answer, a chat or a context (got the classifier "
+            f"{question.model.name})."
+        )
+    if args.class_ is not None and question.answers:
+        raise UsageError(
+            f"Expected a classifier for --class (got the language model {question.model.name}). "
+            "Try --part for a part of its answer."
+        )
+    if given and not own and args.model is None:
+        terminal.note(f"{given[0]} is about an answer, so the language model {name} is used.")
+    return question
 
 
 def _explain(question: Question, source: Source, stem: Path) -> dict[str, gp.Attribution]:
@@ -253,8 +271,11 @@ class Question:
         if self.answers:  # Sentences count from 1 on the command line.
             message = re.sub(r"from 0 to (\d+) \(got (\d+)\)", from_one, message)
         message = re.sub(r"Try text=gp\.truncate_text.*", "Try --truncate.", message)
-        option = "--part" if self.answers else "--class"
-        return message.replace("Expected target", f"Expected {option}")
+        target = "--part" if self.answers else "--class"
+        names = {"target": target, "objective": "--objective", "k": "--k"}
+        return re.sub(
+            r"^Expected (target|objective|k)\b", lambda m: f"Expected {names[m[1]]}", message
+        )
 
     def _method(self, name: str | None) -> Any:
         """The method with its knobs, within the budget; None where it is the default as it is."""

@@ -61,10 +61,11 @@ def read_sources(args: argparse.Namespace) -> list[Source]:
 def _files(path: Path) -> list[Path]:
     """A file, or the text files of a folder in the order of their names."""
     if path.is_dir():
-        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
+        texts = (p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
+        inside = sorted(p for p in texts if not p.name.startswith("."))
         if not inside:
             raise UsageError(f"Expected text files ({', '.join(ENDINGS)}) in {path} (got none).")
-        return [p for p in inside if not p.name.startswith(".")]
+        return inside
     if not path.exists():
         raise UsageError(f"Expected a file or folder at {path} (got nothing there).")
     return [path]
@@ -74,6 +75,8 @@ def _source(word: str) -> Source:
     """A text as it is, or the content of a file."""
     if word == "-":
         return Source("text", _decoded(sys.stdin.buffer.read(), "standard input"))
+    if not word.strip():
+        raise UsageError("Expected a text to explain (got an empty one).")
     path = Path(word)
     try:
         there = path.is_file()
@@ -82,10 +85,8 @@ def _source(word: str) -> Source:
     if not there:
         if " " not in word and path.is_dir():
             raise UsageError(f"Expected a text or a file (got a folder, {word}). Try --context.")
-        if re.fullmatch(r"\S+\.(txt|md|rst|text|json)|\.{0,2}/\S+", word):
+        if re.fullmatch(r"\S+\.(txt|md|rst|text|json)|\.{0,2}/\S+|\S+/", word):
             raise UsageError(f"Expected a file at {word} (got nothing there).")
-        if not word.strip():
-            raise UsageError("Expected a text to explain (got an empty one).")
         return Source("text", word)
     content = read_text(path)
     if path.suffix.lower() == ".json":
