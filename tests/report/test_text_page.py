@@ -57,20 +57,16 @@ def test_what_was_measured_is_on_the_page():
 def test_twins_and_cautions_are_told():
     page = report.html(text_result())
     assert 'data-twin="1"' in page
-    assert "“Paint it red!” can partly replace “The house is red.”." in words(page)
+    assert "“Paint it red!” can replace “The house is red.”." in words(page)
     assert "repeats part of number 1" in words(report.html(answered()))
     known = answered(only=[-0.2, -0.19, -0.18, -0.17, -0.16])
     assert "▲ The answer hardly depends on the text" in words(report.html(known))
 
 
-def test_a_twin_says_the_same_only_where_it_is_not_needed_as_well():
-    for make, partly, wholly in (
-        (text_result, "can partly replace", "can replace"),
-        (answered, "repeats part of", "says the same as"),
-    ):
-        line = "“Paint it red!” {} “The house is red.”."
-        assert TextNotes.of(make(enough=2)).twin_lines() == [line.format(partly)]
-        assert TextNotes.of(make(enough=1)).twin_lines() == [line.format(wholly)]
+def test_a_source_says_the_same_only_where_it_is_not_needed_as_well():
+    line = "“Paint it red!” {} “The house is red.”."
+    assert TextNotes.of(answered(enough=2)).twin_lines() == [line.format("repeats part of")]
+    assert TextNotes.of(answered(enough=1)).twin_lines() == [line.format("says the same as")]
 
 
 def test_what_is_enough_is_listed_and_what_was_selected_beyond_it_is_folded():

@@ -339,13 +339,14 @@ class TextNotes:
     def twin_verbs(self) -> list[tuple[int, int, str]]:
         """(feature, selected feature, how the first relates to the second).
 
-        A twin that is itself among what is enough adds something, so it repeats only a part.
+        For a language model, a twin that is itself among what is enough adds something, so it is
+        only said to repeat a part.
         """
-        partly, wholly = "can partly replace", "can replace"
-        if self.answer_text is not None:
-            partly, wholly = "repeats part of", "says the same as"
+        if self.answer_text is None:
+            return [(j, i, "can replace") for j, i in self.twins]
         needed = self.order[: self.enough or 0]
-        return [(j, i, partly if j in needed else wholly) for j, i in self.twins]
+        verbs = ("says the same as", "repeats part of")
+        return [(j, i, verbs[j in needed]) for j, i in self.twins]
 
     def twin_lines(self) -> list[str]:
         """“…” says the same as “…”."""
