@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 
 import greedypig as gp
-from greedypig.cli import commands, explain_text
+from greedypig.cli import commands, compare_text_methods, explain_text
 from greedypig.cli.resumable import Session
 from greedypig.core.methods import as_method
 from greedypig.results.text_notes import TextNotes
@@ -175,7 +175,9 @@ def test_captum_is_compared_where_it_is_installed(answer, saved):
     whole = answer(
         "explain-text", "review.txt", *CLASSIFIER, "--compare", "--features", "sentences"
     )
-    assert set(commands.TEXT_METHODS) - set(whole["methods"]) == set(explain_text.FOR_ANSWERS)
+    assert set(commands.TEXT_METHODS) - set(whole["methods"]) == set(
+        compare_text_methods.FOR_ANSWERS
+    )
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, saved, monkeypatch):
@@ -253,19 +255,29 @@ def test_names_in_the_help_are_those_of_the_library():
 WRONG = {
     "nothing": ((), "Expected a text, a file, or --context"),
     "no file": (("gone.txt",), "Expected a file at gone.txt"),
-    "empty": ((" ",), "Expected a text to explain"),
+    "no folder of texts": (("gone/",), "Expected a file at gone/"),
+    "blank": ((" ",), "Expected a text to explain"),
+    "nothing in it": (("",), "Expected a text to explain"),
     "no context": (("a cat", "--question", "Who ?"), "Expected --context beside --question"),
     "no question": (("--context", "docs"), "Expected a question beside --context"),
     "no folder": (
         ("--context", "gone", "--question", "Who ?"),
         "Expected a file or folder at gone",
     ),
+    "hidden": (("--context", "hidden", "--question", "Who ?"), "Expected text files"),
     "no texts": (("--context", "empty", "--question", "Who ?"), "Expected text files"),
     "latin1": (("latin1.txt",), "Expected text in UTF-8 in latin1.txt"),
     "no chat": (("wrong.json",), "Expected a chat in wrong.json"),
     "no json": (("broken.json",), "Expected JSON in broken.json"),
     "both": (("a cat", "--part", "1", "--per-sentence"), "Expected --part or --per-sentence"),
     "class": (("a cat", "--class", "film", *CLASSIFIER), "Expected --class to be one of"),
+    "class of an answer": (
+        ("a cat", *SPEAKER, "--class", "1"),
+        "Expected a classifier for --class",
+    ),
+    "objective": (("a cat", *CLASSIFIER, "--objective", "best"), "Expected --objective to be one"),
+    "k": (("a cat", *CLASSIFIER, "--k", "9"), "Expected --k to be a whole number from 1 to 2"),
+    "part of a class": (("a cat", *CLASSIFIER, "--part", "1"), "Expected a language model"),
     "part": (("a cat", *SPEAKER, "--part", "9"), "from 1 to 1 (got 9)"),
     "budget": (("a cat", *CLASSIFIER, "--budget", "1", "--steps", "3"), "Expected a --budget"),
     "methods": (("a cat", "--methods", "ig"), "Expected --compare beside --methods"),
@@ -280,6 +292,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_command_is_one_sentence(call, saved, name):
     (saved / "empty").mkdir()
+    (saved / "hidden").mkdir()
+    (saved / "hidden" / ".notes.txt").write_text("The cat sat .")
     (saved / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
     (saved / "wrong.json").write_text('{"messages": [{"role": "user"}]}')
     (saved / "broken.json").write_text("{")
@@ -298,6 +312,27 @@ def test_a_default_model_that_is_not_there_names_the_command(call, saved, monkey
     code, _, err = call("explain-text", *words)
     assert code == 2
     assert f"Try make assets ONLY={name}" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("a cat", "--part", "1"), "--part"),
+        (("a cat", "--answer", "red", "--part", "1"), "--answer"),
+        (("a cat",), None),
+        (ASKED, None),
+    ],
+)
+def test_an_option_that_chooses_the_language_model_is_named(
+    call, saved, monkeypatch, words, option
+):
+    load = explain_text._load
+    folders = {commands.LANGUAGE: "speaker", commands.CLASSIFIER: "classifier"}
+    monkeypatch.setattr(explain_text, "_load", lambda name, device: load(folders[name], device))
+    code, _, err = call("explain-text", *words)
+    assert code == 0
+    note = f"{option} is about an answer, so the language model {commands.LANGUAGE} is used."
+    assert " ".join(err.split()) == (note if option else "")
 
 
 def test_signs_that_would_write_on_the_terminal_are_shown(call, saved):

@@ -118,6 +118,19 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+@pytest.mark.parametrize(("width", "flows"), [(360, True), (1300, False)])
+def test_only_wide_screens_scroll_a_long_text_in_its_box(visit, width, flows):  # noqa: F811
+    n = 900
+    a = text_result(["word"] * n, (0.5,) + (0.0,) * (n - 1), unit="words", counts=(0, 1, n),
+                    enough=1, twins=[], k=1)  # fmt: skip
+    v = visit(a, viewport={"width": width, "height": 800})
+    inside, box = v.page.evaluate(
+        "[document.getElementById('passage').scrollHeight, "
+        "document.getElementById('passage').clientHeight]"
+    )
+    assert (inside <= box) == flows
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_parts_can_be_read_on_their_colours(visit, scheme):  # noqa: F811
     gains = (0.5, 0.4, 0.3, 0.2, 0.1, -0.2)

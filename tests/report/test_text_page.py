@@ -37,7 +37,7 @@ def test_the_answer_comes_first_then_the_text_with_its_parts_in_order():
     read = words(page)
     sentence = "2 of 4 sentences are enough for “red” (0.900, all 0.820)."
     assert sentence in read
-    assert read.index(sentence) < read.index("The text, with the selected sentences in order")
+    assert read.index(sentence) < read.index("The text, with the best sentences in order")
     assert parts(page) == [
         (0, 0, "It rained."),
         (1, 1, "The house is red."),
@@ -57,10 +57,29 @@ def test_what_was_measured_is_on_the_page():
 def test_twins_and_cautions_are_told():
     page = report.html(text_result())
     assert 'data-twin="1"' in page
-    assert "“Paint it red!” can stand in for “The house is red.”." in words(page)
-    assert "says the same as" in words(report.html(answered()))
+    assert "“Paint it red!” can replace “The house is red.”." in words(page)
+    assert "repeats part of number 1" in words(report.html(answered()))
     known = answered(only=[-0.2, -0.19, -0.18, -0.17, -0.16])
     assert "▲ The answer hardly depends on the text" in words(report.html(known))
+
+
+def test_a_source_says_the_same_only_where_it_is_not_needed_as_well():
+    line = "“Paint it red!” {} “The house is red.”."
+    assert TextNotes.of(answered(enough=2)).twin_lines() == [line.format("repeats part of")]
+    assert TextNotes.of(answered(enough=1)).twin_lines() == [line.format("says the same as")]
+
+
+def test_what_is_enough_is_listed_and_what_was_selected_beyond_it_is_folded():
+    read = words(report.html(text_result(k=3, enough=2)))
+    first, rest = read.split("Next sentences (1)")
+    table = first[first.index("First sentences In order of selection") :]
+    assert "Paint it red!" in table
+    assert "It rained." not in table
+    assert rest.startswith(" Not needed: those above are enough. 1 more is not shown.")
+    assert rest.index("It rained.") < rest.index("Predictions")
+    assert "sentences selected" not in read
+    assert "search ended with3 of 4 sentences" in rest
+    assert "Next sentences" not in words(report.html(text_result(k=2, enough=2)))
 
 
 def test_the_explained_part_of_an_answer_is_bold_and_always_present_text_is_told_apart():

@@ -277,7 +277,8 @@ NAME.html.
 
 A text is given as it is, as a file, or as - for standard input; a .json file with messages is a
 chat. A plain text goes to the classifier minilm-imdb. A context with a question, a chat, or a text
-with --answer goes to smollm2-135m-instruct, whose own answer is explained where none is given.
+with --answer, --part or --per-sentence goes to smollm2-135m-instruct, whose own answer is explained
+where none is given.
 Objectives are those of greedypig explain for classifiers, and log-probability for language models.
 Absent features are masked in the attention, or have neutral embeddings. With --method, --rounds or
 --steps all features are ranked. --compare runs several methods and writes the folder
@@ -322,7 +323,8 @@ def explain_text(parser: argparse.ArgumentParser) -> None:
     add("--question", metavar="TEXT", help="to answer from the context; or give it as TEXT")
     add("--truncate", action="store_true", help="leave out what does not fit the model")
     add = options.group(parser, "model").add_argument
-    words = f"a folder of transformers, or a name (default: {LANGUAGE} or {CLASSIFIER})"
+    default = f"{CLASSIFIER}, or {LANGUAGE} for answers"
+    words = f"a folder of transformers, or a name (default: {default})"
     add("--model", metavar="NAME", help=words)
     add("--answer", metavar="TEXT", help="an answer to explain (default: the model's own)")
     words = "explain this text in the answer, or its Nth sentence"

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
 import re
-import sys
 import warnings
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import greedypig as gp
 
@@ -23,51 +18,23 @@ from ..core.methods import as_method, with_knobs
 from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
-from ..results.text_notes import COLUMNS, TextNotes, compared, shortened
-from ..results.wording import count, kept_settings, setting
+from ..results.wording import count
 from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS, within
 from ..text import models
 from ..text.api import LONGEST_ANSWER
 from ..text.gates import answer_of
 from ..text.prompt import make_prompt, sentences
 from . import options, outputs
-from .commands import CLASSIFIER, LANGUAGE, TEXT_METHODS
+from .commands import CLASSIFIER, LANGUAGE
+from .compare_text_methods import compare
 from .failures import DONE, FAILED, USAGE, Unfit, UsageError, sentence, wrong_command
 from .resumable import Session
-from .terminal import BOLD, DIM, Terminal, duration, styled
+from .terminal import Terminal
+from .text_output import record, show
+from .text_sources import Source, read_sources
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
-FOR_ANSWERS = ("captum-ablation", "captum-shapley")
-"""Methods for language models only."""
-ENDINGS = (".txt", ".md", ".rst", ".text")
-"""Files of a folder that are texts."""
-AROUND, MOST = 60, 60
-"""Characters shown around selected parts, and selected parts shown, in the terminal."""
 FORWARDS = 40
 """About so many forward passes follow the search, for the progress bar."""
-STRENGTHS = ("red", "cyan", "cyan", "bold cyan", "bold green", "bold green")
-"""The colours of parts by their gain; the first is that of a loss."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One text, chat or context, as the command line gives it."""
-
-    name: str
-    """A file's name, else "text"."""
-    text: Any = None
-    """A text, or a chat."""
-    context: tuple[str, ...] | None = None
-    documents: tuple[str, ...] = ()
-    """The names of the context's texts."""
-    question: str | None = None
-
-    @property
-    def for_language_model(self) -> bool:
-        """Can only a language model read it?"""
-        return self.context is not None or not isinstance(self.text, str)
 
 
 @dataclass(frozen=True)
@@ -87,17 +54,9 @@ class Job:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Read the texts, explain each, write the files."""
     _check(args)
-    sources = _sources(args)
+    sources = read_sources(args)
     stems = outputs.stems(args.out, [Path(each.name) for each in sources])
-    own = any(each.for_language_model for each in sources)
-    asked = own or args.answer is not None or args.part is not None or args.per_sentence
-    name = args.model or (LANGUAGE if asked else CLASSIFIER)
-    question = Question(args, terminal, _load(name, args.device))
-    if asked and not question.answers:
-        raise UsageError(
-            "Expected a language model for an answer, a chat or a context (got the classifier "
-            f"{question.model.name})."
-        )
+    question = _question(args, terminal, sources)
     index = stems[0].with_name("index.html")
     if len(sources) > 1 or args.per_sentence:
         outputs.refuse_foreign([index])
@@ -118,13 +77,39 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     return DONE if not failed else USAGE if len(failed) == len(sources) else FAILED
 
 
+def _question(args: argparse.Namespace, terminal: Terminal, sources: list[Source]) -> Question:
+    """The options with the model: the one named, else the default that fits the sources."""
+    options_of_answers = {
+        "--answer": args.answer is not None,
+        "--part": args.part is not None,
+        "--per-sentence": args.per_sentence,
+    }
+    given = [option for option, is_given in options_of_answers.items() if is_given]
+    own = any(each.for_language_model for each in sources)
+    name = args.model or (LANGUAGE if own or given else CLASSIFIER)
+    question = Question(args, terminal, _load(name, args.device))
+    if (own or given) and not question.answers:
+        raise UsageError(
+            "Expected a language model for an answer, a chat or a context (got the classifier "
+            f"{question.model.name})."
+        )
+    if args.class_ is not None and question.answers:
+        raise UsageError(
+            f"Expected a classifier for --class (got the language model {question.model.name}). "
+            "Try --part for a part of its answer."
+        )
+    if given and not own and args.model is None:
+        terminal.note(f"{given[0]} is about an answer, so the language model {name} is used.")
+    return question
+
+
 def _explain(question: Question, source: Source, stem: Path) -> dict[str, gp.Attribution]:
     """All results of one source, printed and written, by the names of their pages."""
     terminal, pages = question.terminal, {}
     if question.args.truncate:
         source = question.truncated(source)
     if question.args.compare:
-        page, a = _compare(question, source, stem)
+        page, a = compare(question, source, stem)
         return {page.relative_to(stem.parent).as_posix(): a}
     for job in question.jobs(source, stem):
         a = question.explain(job)
@@ -152,95 +137,6 @@ def _check(args: argparse.Namespace) -> None:
     if args.compare and (args.per_sentence or args.method):
         other = "--per-sentence" if args.per_sentence else "--method"
         raise UsageError(f"Expected --compare without {other} (got both). Try --methods or --part.")
-
-
-def _sources(args: argparse.Namespace) -> list[Source]:
-    """What the words of the command line mean."""
-    if not args.context:
-        return [_source(word) for word in args.texts]
-    if len(args.texts) > (args.question is None):
-        raise UsageError(f"Expected one question beside --context (got {args.texts[-1]!r} too).")
-    question = args.question if args.question is not None else "".join(args.texts)
-    if not question.strip():
-        raise UsageError("Expected a question beside --context (got none). Try --question.")
-    files = [file for path in args.context for file in _files(Path(path))]
-    texts = {file: read_text(file) for file in files}
-    full = {file: text for file, text in texts.items() if text.strip()}
-    if not full:
-        raise UsageError(f"Expected a text in {', '.join(args.context)} (got empty files).")
-    first = Path(args.context[0])
-    times = [file.name for file in full]
-    names = tuple(f.name if times.count(f.name) == 1 else fspath(f) for f in full)
-    name = first.resolve().name or "context"
-    return [Source(name, None, tuple(full.values()), names, question)]
-
-
-def _files(path: Path) -> list[Path]:
-    """A file, or the text files of a folder in the order of their names."""
-    if path.is_dir():
-        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
-        if not inside:
-            raise UsageError(f"Expected text files ({', '.join(ENDINGS)}) in {path} (got none).")
-        return [p for p in inside if not p.name.startswith(".")]
-    if not path.exists():
-        raise UsageError(f"Expected a file or folder at {path} (got nothing there).")
-    return [path]
-
-
-def _source(word: str) -> Source:
-    """A text as it is, or the content of a file."""
-    if word == "-":
-        return Source("text", _decoded(sys.stdin.buffer.read(), "standard input"))
-    path = Path(word)
-    try:
-        there = path.is_file()
-    except OSError:  # A text that is too long for a name.
-        there = False
-    if not there:
-        if " " not in word and path.is_dir():
-            raise UsageError(f"Expected a text or a file (got a folder, {word}). Try --context.")
-        if re.fullmatch(r"\S+\.(txt|md|rst|text|json)|\.{0,2}/\S+", word):
-            raise UsageError(f"Expected a file at {word} (got nothing there).")
-        if not word.strip():
-            raise UsageError("Expected a text to explain (got an empty one).")
-        return Source("text", word)
-    content = read_text(path)
-    if path.suffix.lower() == ".json":
-        return Source(path.name, _messages(content, path))
-    return Source(path.name, content)
-
-
-def read_text(path: Path) -> str:
-    """The content of a text file."""
-    with wrong_command():
-        return _decoded(path.read_bytes(), fspath(path))
-
-
-def _decoded(raw: bytes, name: str) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"Expected text in UTF-8 in {name} (got another encoding at byte {error.start:,}). "
-            "Try iconv -f latin1 -t utf-8."
-        ) from error
-
-
-def _messages(content: str, path: Path) -> list[dict[str, str]]:
-    """A chat: a list of messages, or an object that holds it as "messages"."""
-    try:
-        chat = json.loads(content)
-    except ValueError as error:
-        raise UsageError(f"Expected JSON in {path} (got: {error}).") from error
-    chat = chat.get("messages") if isinstance(chat, dict) else chat
-    messages = chat if isinstance(chat, list) else []
-    right = [isinstance(m, dict) and isinstance(m.get("content"), str) for m in messages]
-    if not right or not all(right) or not all("role" in m for m in messages):
-        raise UsageError(
-            f'Expected a chat in {path}, as [{{"role": "user", "content": "…"}}, …] '
-            "(got something else)."
-        )
-    return [{"role": str(m["role"]), "content": m["content"]} for m in messages]
 
 
 def _objective(text: str | None) -> Any:
@@ -279,7 +175,7 @@ class Question:
     def jobs(self, source: Source, stem: Path) -> list[Job]:
         """One for the source, or one for each sentence of the answer."""
         if not self.args.per_sentence:
-            return [self.job(source, stem, self.args.answer, self._part())]
+            return [self.job(source, stem, self.args.answer, self.part())]
         with wrong_command():
             answer = self.answer(source)
         spans = sentences(answer)
@@ -302,7 +198,7 @@ class Question:
         """What is given, or what the model says."""
         prompt = make_prompt(self.model, *self._asked(source), self.args.features)
         given = self.args.answer
-        return answer_of(self.model, prompt, given, self._part(), LONGEST_ANSWER).text
+        return answer_of(self.model, prompt, given, self.part(), LONGEST_ANSWER).text
 
     def explain(self, job: Job) -> gp.Attribution:
         """The result of a job, saved; Ctrl-C keeps its rounds."""
@@ -375,8 +271,11 @@ class Question:
         if self.answers:  # Sentences count from 1 on the command line.
             message = re.sub(r"from 0 to (\d+) \(got (\d+)\)", from_one, message)
         message = re.sub(r"Try text=gp\.truncate_text.*", "Try --truncate.", message)
-        option = "--part" if self.answers else "--class"
-        return message.replace("Expected target", f"Expected {option}")
+        target = "--part" if self.answers else "--class"
+        names = {"target": target, "objective": "--objective", "k": "--k"}
+        return re.sub(
+            r"^Expected (target|objective|k)\b", lambda m: f"Expected {names[m[1]]}", message
+        )
 
     def _method(self, name: str | None) -> Any:
         """The method with its knobs, within the budget; None where it is the default as it is."""
@@ -398,7 +297,7 @@ class Question:
         context = None if source.context is None else list(source.context)
         return source.text, context, source.question
 
-    def _part(self) -> Any:
+    def part(self) -> Any:
         """target= of a language model: a text, or a sentence's number from 0."""
         part = self.args.part
         return int(part) - 1 if part is not None and part.isdecimal() else part
@@ -443,173 +342,3 @@ class Question:
             )
         names = source.documents[: len(documents)]
         return replace(source, context=tuple(documents), documents=names)
-
-
-def _compare(question: Question, source: Source, stem: Path) -> tuple[Path, gp.Attribution]:
-    """Several methods on one text: a table, a page, and every result.
-
-    Returns the page, and what it shows.
-    """
-    terminal = question.terminal
-    folder = outputs.folder(stem.with_name(f"{stem.name}-comparison"))
-    page, result, table = (folder / f"comparison.{end}" for end in ("html", "gpig", "csv"))
-    outputs.refuse_foreign([page, result, table])
-    answer = question.answer(source) if question.answers else None
-    results: dict[str, gp.Attribution] = {}
-    for method in _methods(question):
-        job = question.job(source, folder / method, answer, question._part())
-        title = f"{source.name}, {method}"
-        results[method] = question.explain(replace(job, method=method, title=title))
-    rows = compared(results)
-    first = results["greedy-pig"] if "greedy-pig" in results else next(iter(results.values()))
-    a = first.with_notes({"methods": rows, "command": terminal.command_line()})
-    a.save(result)
-    report.write(a, page)
-    keys = list(COLUMNS)
-    cells = [[name, *(row[key] for key in keys)] for name, row in rows.items()]
-    outputs.write_csv(table, [["method", *keys], *cells])
-    files = [page, result, table]
-    show_comparison(terminal, a, files)
-    noted = {name: {key: row[key] for key in keys} for name, row in rows.items()}
-    orders = {name: row["order"] for name, row in rows.items()}
-    terminal.result(record(source, a, files) | {"methods": noted, "orders": orders})
-    return page, a
-
-
-def _methods(question: Question) -> list[str]:
-    """The methods of --compare; those that were not named are left out where they do not fit."""
-    if question.args.methods is not None:
-        return list(question.args.methods)
-    names = [name for name in TEXT_METHODS if question.answers or name not in FOR_ANSWERS]
-    missing = {"captum": "captum", "context": "sklearn"}
-    absent = {start for start, package in missing.items() if not importlib.util.find_spec(package)}
-    if question.args.absent == "deleted":
-        absent |= {"greedy", "sequential", "ig", "gradient", "captum"}
-    return [name for name in names if name.partition("-")[0] not in absent]
-
-
-def show(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
-    """The lines of one result."""
-    notes = TextNotes.of(a)
-    assert notes is not None
-    _head(terminal, a, notes)
-    terminal.text(passage(notes))
-    terminal.say()
-    terminal.say(notes.answer())
-    if notes.counts:
-        terminal.say(f"{notes.quantity} of {notes.what} with the best {notes.unit}:", DIM)
-        heads = ["", notes.unit_of(1).partition(" ")[2], *notes.measured]
-        terminal.table(heads, _rows(notes), names=2)
-    for line in notes.twin_lines():
-        terminal.say(f"= {line}")
-    for caution in notes.cautions():
-        terminal.caution(caution)
-    _end(terminal, a, files)
-
-
-def _head(terminal: Terminal, a: gp.Attribution, notes: TextNotes) -> None:
-    source = a.about.get("source", "text")
-    if notes.answer_text is None:
-        terminal.say(f"{source}: {notes.explained}, probability {notes.probability or 0:.3f}", BOLD)
-        return
-    said = "says" if notes.generated else "is to say"
-    terminal.say(f"{source}: {notes.model} {said}", BOLD)
-    start, end = notes.answer_span or (0, len(notes.answer_text))
-    text = styled("")
-    text.append_text(styled(notes.answer_text[:start], DIM))
-    text.append_text(styled(notes.answer_text[start:end], BOLD))
-    text.append_text(styled(notes.answer_text[end:], DIM))
-    terminal.text(text)
-    terminal.say()
-
-
-def passage(notes: TextNotes) -> Text:
-    """The text with selected parts as [1:…], abbreviated around them."""
-    chosen = notes.order[: min(notes.start, MOST)]
-    text = styled("")
-    for piece in notes.passage(chosen, AROUND):
-        if not piece.place:
-            text.append_text(styled(piece.text, DIM))
-            continue
-        level = notes.levels[piece.place - 1 : piece.place] or "1"
-        style = STRENGTHS[int(level)]
-        text.append_text(styled(f"[{piece.place}:", f"{style} reverse"))
-        text.append_text(styled(piece.text, style))
-        text.append_text(styled("]", f"{style} reverse"))
-    return text
-
-
-def _rows(notes: TextNotes) -> list[list[str]]:
-    """The values with nothing, with the first features up to what is enough, and with all."""
-    rows, last = [], len(notes.spans)
-    for i, k in enumerate(notes.counts):
-        if 0 < k < last and k > max(notes.start, 1):
-            continue
-        words = {0: "nothing", last: f"all {notes.unit_of(last)}"}
-        name = words.get(k) or shortened(notes.name(notes.order[k - 1]), 40)
-        document = notes.document(notes.order[k - 1]) if 0 < k < last else ""
-        name = f"{name} ({document})" if document else name
-        values = [notes.cell(each[i]) for each in notes.measured.values()]
-        rows.append([f"{k:,}", name, *values])
-    return rows
-
-
-def _end(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
-    how = setting(kept_settings(a))
-    terminal.say(
-        f"{a.method} ({how}), {count(a.gradients_used, 'gradient')}, {duration(a.seconds)}; "
-        f"{outputs.wrote(files)}"
-    )
-
-
-def show_comparison(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
-    """The table of a comparison, and what each method selects first."""
-    notes = TextNotes.of(a)
-    assert notes is not None
-    _head(terminal, a, notes)
-    heads = ["", *(head for head, _ in COLUMNS.values())]
-    terminal.table(heads, [[name, *row.cells] for name, row in notes.methods.items()])
-    terminal.say(notes.compared_by())
-    terminal.say()
-    length = max(20, min(terminal.width, 100) - 26)
-    firsts = [[name, notes.first(row, length)] for name, row in notes.methods.items()]
-    terminal.table(["", f"first {notes.unit}"], firsts, names=2)
-    for caution in notes.cautions():
-        terminal.caution(caution)
-    terminal.say(f"{outputs.wrote(files)}, and every result")
-
-
-def record(source: Source, a: gp.Attribution, files: Sequence[Path]) -> dict[str, Any]:
-    """The object of --json for one result."""
-    notes = TextNotes.of(a)
-    assert notes is not None
-    about: Mapping[str, Any] = a.about
-    measured = ("counts", "only", "deleted", "without")
-    return {
-        "text": source.name,
-        "model": notes.model,
-        "class": notes.label,
-        "probability": notes.probability,
-        "answer": notes.answer_text,
-        "part": None if notes.answer_text is None else notes.explained,
-        "generated": notes.generated,
-        "features": notes.unit,
-        "count": len(notes.spans),
-        "enough": notes.enough,
-        "order": a.order.tolist(),
-        "selected": [
-            {"feature": i, "text": notes.text[slice(*notes.spans[i])], "document": d or None}
-            for i in notes.order[: notes.start]
-            for d in [notes.document(i)]
-        ],
-        "twins": [list(pair) for pair in notes.twins],
-        "curve": {key: list(about.get(key, ())) for key in measured},
-        "cautions": notes.cautions(),
-        "method": a.method,
-        "gradients": a.gradients_used,
-        "forwards": about.get("forwards"),
-        "seconds": a.seconds,
-        "stop": a.stop.name.lower(),
-        "settings": dict(a.settings),
-        "files": [fspath(file) for file in files],
-    }

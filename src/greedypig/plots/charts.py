@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import isfinite
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
@@ -13,7 +14,7 @@ from ..core.numbers import check_count
 from ..results.curve import DELETION, Curve
 from ..results.frame import valued_labels
 from ..results.photo_notes import CLEARLY, SECOND, Notes
-from ..results.picture import feature_word, rounds_line, share_word, strengths
+from ..results.picture import feature_word, rounds_line, share_word, strengths, unranked
 from .canvas import (
     COLOURS,
     KEY_BELOW,
@@ -25,6 +26,8 @@ from .canvas import (
     labels,
     level,
     line_styles,
+    new_figure,
+    note,
     percent_ticks,
     plain,
     shorten,
@@ -33,6 +36,7 @@ from .canvas import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UNBOUNDED = ("loss", "lic")
 """Curves in nats: lower is better and there is no upper end."""
@@ -176,3 +180,19 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     more = f" ({left:,} more not shown)" if left else ""
     title(ax, f"first {count} of {a.features.count:,} {feature_word(a)}{more}")
     return ax
+
+
+def bars_panel(a: Attribution) -> tuple[Figure, Axes]:
+    """A figure with the first features as bars on the left, and its axes on the right, still empty.
+
+    Where the run ranked nothing, the reason takes the place of the bars.
+    """
+    count = min(20, a.selected or a.features.count)
+    figure = new_figure(11.5, max(4.2, 1.8 + 0.26 * count))
+    left, right = figure.subplots(1, 2)
+    reason = unranked(a)
+    if reason is None:
+        bars(a, top=count, ax=left)
+    else:
+        note(left, fill(f"{reason} So there is no order to show.", 36))
+    return figure, right

@@ -29,7 +29,7 @@ from .canvas import (
     title,
     untick,
 )
-from .charts import bars, curve, curve_of
+from .charts import bars_panel, curve, curve_of
 from .columns import selected_columns
 from .graphs import compression, node_panel
 from .pictures import heatmap, kept, order_map, without
@@ -116,14 +116,7 @@ def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
 
 
 def _plain_panel(a: Attribution) -> Figure:
-    count = min(20, a.selected or a.features.count)
-    figure = new_figure(11.5, max(4.2, 1.8 + 0.26 * count))
-    left, right = figure.subplots(1, 2)
-    reason = unranked(a)
-    if reason is None:
-        bars(a, top=count, ax=left)
-    else:
-        note(left, fill(f"{reason} So there is no order to show.", 36))
+    figure, right = bars_panel(a)
     notes = Notes.of(a)
     _own_curves(a, notes, right)
     if right.get_legend() is not None:  # Below, it would leave a gap under the bars.

@@ -21,7 +21,7 @@ from .canvas import (
     shorten,
     title,
 )
-from .charts import bars, legend_columns
+from .charts import bars_panel, legend_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 def text_panel(a: Attribution, notes: TextNotes) -> Figure:
     """One text at a glance: the first features, and the output over how many are kept."""
-    count = min(20, a.selected or a.features.count)
-    figure = new_figure(11.5, max(4.2, 1.8 + 0.26 * count))
-    left, right = figure.subplots(1, 2)
-    bars(a, top=count, ax=left)
+    figure, right = bars_panel(a)
     values_chart(notes, right)
     heading(figure, fill(shorten(notes.answer(), 200), 110), 11)
     return figure

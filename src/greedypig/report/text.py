@@ -29,6 +29,7 @@ def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
     first = first_features(a)
     for row, feature in zip(first["rows"], text.order, strict=False):
         row[1] = Cell(text.name(feature, 300), _remark(text, feature))
+    first["next"] = first["rows"][text.start :]
     methods = text.methods or {a.method: _own(text)}
     stops = _stops(text, methods)
     return render(
@@ -36,7 +37,7 @@ def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
         {"charts": [chart.data for chart in charts], "text": _data(text, methods, stops, _tips(a))},
         a=a,
         text=text,
-        details=details(a, notes),
+        details=_details(a, notes),
         eyebrow=[notes.source, notes.model, a.method],
         source=notes.source,
         answer=verdicts.answer_of(a),
@@ -56,6 +57,21 @@ def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
         lists=[(name, _list(text, row)) for name, row in text.methods.items()],
         rows=_rows(text),
     )
+
+
+def _details(a: Attribution, notes: Notes) -> dict[str, Any]:
+    """How the result was made.
+
+    A round may select several features, so the search can end with more than are enough. Their
+    number is shown as a fact about the search.
+    """
+    section = details(a, notes)
+    word = section["word"]
+    section["facts"] = [
+        ("search ended with", f"{value} {word}") if name == f"{word} selected" else (name, value)
+        for name, value in section["facts"]
+    ]
+    return section
 
 
 def _own(text: TextNotes) -> Ranked:
@@ -82,9 +98,9 @@ def _pieces(text: TextNotes) -> list[tuple[Piece, str, str]]:
 
 
 def _remark(text: TextNotes, feature: int) -> str:
-    """The document of a feature, and what it says the same as."""
-    verb = "can stand in for" if text.answer_text is None else "says the same as"
-    twins = [f"{verb} number {text.order.index(i) + 1}" for j, i in text.twins if j == feature]
+    """The document of a feature, and what it repeats or can replace."""
+    pairs = [(verb, text.order.index(i) + 1) for j, i, verb in text.twin_verbs() if j == feature]
+    twins = [f"{verb} number {place}" for verb, place in pairs]
     return " · ".join(part for part in (text.document(feature), *twins) if part)
 
 

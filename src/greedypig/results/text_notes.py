@@ -115,7 +115,8 @@ class TextNotes:
     """The smallest number of best features that reaches the output."""
     reach: float = 0.95
     twins: tuple[tuple[int, int], ...] = ()
-    """(feature, selected feature that it can stand in for)."""
+    """(feature, selected feature): the first has at least half of the second's effect, and adds
+    little to it."""
     documents: tuple[tuple[str, int, int], ...] = ()
     """(name, start, end) of the documents of a context that have a name."""
     order: tuple[int, ...] = ()
@@ -335,11 +336,22 @@ class TextNotes:
             names.pop()
         return " · ".join(names)
 
+    def twin_verbs(self) -> list[tuple[int, int, str]]:
+        """(feature, selected feature, how the first relates to the second).
+
+        For a language model, a twin that is itself among what is enough adds something, so it is
+        only said to repeat a part.
+        """
+        if self.answer_text is None:
+            return [(j, i, "can replace") for j, i in self.twins]
+        needed = self.order[: self.enough or 0]
+        verbs = ("says the same as", "repeats part of")
+        return [(j, i, verbs[j in needed]) for j, i in self.twins]
+
     def twin_lines(self) -> list[str]:
         """“…” says the same as “…”."""
-        verb = "can stand in for" if self.answer_text is None else "says the same as"
-        pairs = [(self.name(j), self.name(i)) for j, i in self.twins]
-        return [f"{'Another ' * (j == i)}“{j}” {verb} “{i}”." for j, i in pairs]
+        pairs = [(self.name(j), verb, self.name(i)) for j, i, verb in self.twin_verbs()]
+        return [f"{'Another ' * (j == i)}“{j}” {verb} “{i}”." for j, verb, i in pairs]
 
 
 def shortened(text: str, most: int = 80) -> str:
