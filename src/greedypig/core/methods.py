@@ -28,13 +28,20 @@ from .scorers import (
 )
 
 
+MEASURED = "measured"
+SCHEDULES = ("equal", "geometric", MEASURED)
+"""Names of schedules."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InRounds:
     """Greedy rounds: how many, and how many features each takes.
 
     rounds: how many (default 20, or 100 where a round costs one gradient).
     per_round: features of each round, Algorithm 1's z; with rounds = R only R · z are selected.
-    schedule: "geometric" (the last round takes `ratio` times the first), "equal", or a list.
+    schedule: "geometric" (the last round takes `ratio` times the first), "equal", "measured", or a
+        list. A measured round takes the next best feature as long as each raises G by half of its
+        score, at one value each; the last round takes the rest.
     """
 
     rounds: int | None = None
@@ -45,11 +52,15 @@ class InRounds:
     def __post_init__(self) -> None:
         counts = [name for name in ("rounds", "per_round") if getattr(self, name) is not None]
         check_knobs(self, *counts, ratio=(1e-6, 1e6))
-        if isinstance(self.schedule, str) and self.schedule in ("equal", "geometric"):
+        if isinstance(self.schedule, str) and self.schedule in SCHEDULES:
+            if self.schedule == MEASURED and self.per_round is not None:
+                raise InvalidInput(
+                    f"Expected no per_round beside schedule={MEASURED!r} (got {self.per_round})."
+                )
             return
         if isinstance(self.schedule, str) or not hasattr(self.schedule, "__iter__"):
             raise InvalidInput(
-                "Expected schedule to be 'equal', 'geometric' or a list of counts "
+                f"Expected schedule to be one of {', '.join(SCHEDULES)} or a list of counts "
                 f"(got {self.schedule!r})."
             )
         picks = tuple(check_count(f"schedule[{r}]", n) for r, n in enumerate(self.schedule))
@@ -94,6 +105,8 @@ class InRounds:
             full, rest = divmod(count, self.per_round)
             return (self.per_round,) * full + (rest,) * (rest > 0)
         rounds = min(self.most_rounds, count)
+        if self.schedule == MEASURED:
+            return (1,) * rounds  # At least; `Run` measures how many more.
         shared = count if k is not None else max(min(features.cover, count), rounds)
         parts = equal(shared, rounds)
         if self.schedule == "geometric":
@@ -106,7 +119,8 @@ class GreedyPIG(InRounds):
     """Algorithm 1: each round integrates the gradient by `steps` nodes of `rule`.
 
     rounds: how many (default 20, or 100 with one step). per_round: features of each round.
-    schedule: "geometric" (the last round takes `ratio` times the first), "equal", or a list.
+    schedule: "geometric" (the last round takes `ratio` times the first), "equal", "measured" (as
+        many as raise G by half of their score), or a list.
     tolerance: double the nodes until the sum of a round's scores is right to this share (`gp.IG`).
     """
 

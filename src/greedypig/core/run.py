@@ -20,7 +20,7 @@ from torch import Tensor
 from .attribution import Attribution
 from .errors import BudgetTooSmall, InvalidInput, NonFinite
 from .features import Elements, Features
-from .methods import as_method, describe, picks_of, scorer_of
+from .methods import MEASURED, as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
 from .objective import as_objective
 from .rounds import State
@@ -70,8 +70,17 @@ class Run:
             )
         self.schedule = picks_of(self.method, self.features, k)
         self.k, self.stop, b = whole(k), as_stop(stop), self.objective.b
-        if b > 1 and (self.stop.gain or resume is not None):
-            raise InvalidInput(f"Expected one problem for gain=True or resume (got {b}).")
+        self._measures = getattr(self.method, "schedule", None) == MEASURED
+        """Does a round take as many features as raise G enough?"""
+        if b > 1 and (self.stop.gain or self._measures or resume is not None):
+            raise InvalidInput(
+                f"Expected one problem for gain=True, schedule='measured' or resume (got {b})."
+            )
+        if self._measures and self.features.kind == "windows":
+            raise InvalidInput(
+                "Expected features that do not overlap for schedule='measured' (got windows). "
+                "Try gp.grid(b)."
+            )
         own = describe(self.method) | {"rounds": len(self.schedule), "k": self.k, "seed": seed}
         self.settings = [dict(s) | own for s in settings or [{}] * b]
         self.provenance = [dict(p) for p in provenance or [{}] * b]
@@ -113,6 +122,9 @@ class Run:
                 error.so_far = tuple(self.results(measure=False))
                 raise
             self.gradients_used += self.objective.gradients_used - before
+            if state is not None and self._measures:
+                with torch.inference_mode(False):
+                    state = self._measured(state)
             if state is not None and self.stop.gain:
                 state = self._gaining(state)
             if state is not None:
@@ -207,7 +219,7 @@ class Run:
         done, stop = len(self.state.picks), self.stop
         if self.features.is_complete(self.state.taken):
             return StopReason.ALL
-        if done >= len(self.schedule):
+        if done >= len(self.schedule) or self.state.order.shape[1] == self.k:
             return StopReason.K if self.k == self.state.order.shape[1] else StopReason.ROUNDS
         if self._exhausted:
             return StopReason.NO_GAIN if stop.gain else StopReason.ALL
@@ -226,6 +238,34 @@ class Run:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
         cost = cost_of(self.scorer) * self.objective.lines * self.objective.sides
         return cost or -(-self.gradients_used // max(1, len(self.state.picks)))
+
+    def _measured(self, state: State) -> State:
+        """The next state with the next best features too, as long as each raises G by half of its
+        score and the value to stop at is not reached. The last round takes the rest."""
+        done = self.state.order.shape[1]
+        room = (self.k or self.features.count) - done
+        ranked = state.ranking()[:, done:][:, :room]
+        scores = state.last.gather(1, ranked)
+        count = ranked.shape[1]
+        if len(state.picks) < len(self.schedule):
+            goal = float("inf") if self.stop.value is None else self.stop.value
+            value, count = self._value(ranked[:, :1]), 1
+            for score in scores[0, 1:].tolist():
+                if value >= goal or score <= 0:
+                    break
+                more = self._value(ranked[:, : count + 1])
+                if more - value < score / 2:
+                    break
+                value, count = more, count + 1
+            self.values[len(state.picks)] = torch.tensor([value], dtype=torch.float64)
+        return self.state.take(
+            ranked[:, :count], scores[:, :count], state.last, state.totals[-1]
+        )
+
+    def _value(self, chosen: Tensor) -> float:
+        """G of what is selected and these features."""
+        taken = self.state.taken.scatter(1, chosen, True)
+        return float(self.objective.values(self.features.mask(taken).unsqueeze(1)))
 
     def _gaining(self, state: State) -> State | None:
         """The next state without the picks whose score is not positive; None if there are none."""
