@@ -175,7 +175,7 @@ def found_by(
         before = question.spent
         marked = twins(question, a)
         row["check"] = question.spent - before
-        right = [set(pair) == set(context.evidence) for pair in marked]
+        right = [{j, i} == set(context.evidence) for j, i, _ in marked]
         if context.kind == "two":
             row["twin"] = float(any(right))
         else:
@@ -184,8 +184,8 @@ def found_by(
     return row | sum_error(problem, a)
 
 
-def twins(question: Question, a: Any) -> list[list[int]]:
-    """Pairs of parts that are said to say the same, as `gp.explain_text` finds them."""
+def twins(question: Question, a: Any) -> list[tuple[int, int, float]]:
+    """Parts that repeat a selected one, as `gp.explain_text` finds them."""
     problem, order = question.problem(), a.order.tolist()
     counts = range(a.features.count + 1)
     enough = next(k for k in counts if problem.values([order[:k]])[0] >= problem.bar(REACH))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import greedypig as gp
+from greedypig.core.objective import Objective
 from greedypig.core.quadrature import rule
 from problems import (
     Net,
@@ -254,3 +255,125 @@ def test_a_rule_of_one_s_own_is_followed():
     a = gp.maximize(g.objective(), gp.IG(rule=gp.Rule((0.1, 0.7), (0.25, 0.75))))
     torch.testing.assert_close(a.scores, expected, rtol=0, atol=1e-12)
     assert a.gradients_used == 2
+
+
+class TestTolerance:
+    """Nodes are doubled until the scores add up to the rise of g."""
+
+    @staticmethod
+    def steep(place=0.1, width=0.02):
+        """g rises by 3 within a short part of the path, and by Σ m / 4 along all of it."""
+        return gp.objective(
+            lambda m: 3 * torch.sigmoid((m.mean(1) - place) / width) + m.sum(1) / 4, 4
+        )
+
+    def total(self, objective, scorer):
+        run = gp.rounds(objective, scorer)
+        next(run)
+        return run.state.totals[0][0], run.gradients_used
+
+    def test_a_steep_path_takes_more_nodes_until_the_sum_is_right(self):
+        objective = self.steep()
+        ends = objective.values(torch.tensor([[[0.0] * 4, [1.0] * 4]]))[0]
+        rise = float(ends[1] - ends[0])
+        few, _ = self.total(objective, gp.IG(4, "midpoint"))
+        assert abs(few / rise - 1) > 0.1
+        refined, used = self.total(objective, gp.IG(4, "midpoint", tolerance=0.05))
+        assert abs(refined / rise - 1) <= 0.05
+        assert used in (4 + 5, 4 + 5 + 8)
+
+    def test_a_smooth_path_takes_no_more(self):
+        flat = gp.objective(lambda m: (m * torch.arange(4.0)).sum(1), 4)
+        assert self.total(flat, gp.IG(4, "cubic", tolerance=0.01)) == (pytest.approx(6.0), 4)
+
+    def test_problems_side_by_side_are_refined_each_for_itself(self):
+        def value(points, problems):
+            steep = 3 * torch.sigmoid((points.mean(1) - 0.1) / 0.02)
+            return torch.where(problems == 0, steep, points.sum(1))
+
+        zeros = torch.zeros(1, 2, 4)
+        both = Objective(value, zeros, zeros + 1)
+        scorer = gp.IG(4, "midpoint", tolerance=0.05)
+        scores = scorer(both, torch.zeros(2, 4))
+        alone = gp.IG(4, "midpoint")(both, torch.zeros(2, 4))
+        assert not torch.allclose(scores[0], alone[0])
+        assert torch.equal(scores[1], alone[1])
+
+    def test_nodes_never_exceed_what_the_scorer_says_it_costs(self):
+        hard = self.steep(0.013, 0.0005)
+        for name in ("midpoint", "cubic", "smoothstep"):
+            scorer = gp.IG(3, name, tolerance=1e-6)
+            assert self.total(hard, scorer)[1] <= scorer.cost
+
+    def test_rules_that_cannot_be_doubled_are_refused(self):
+        with pytest.raises(gp.InvalidInput, match="can be doubled"):
+            gp.IG(4, "gauss-legendre", tolerance=0.05)
+        with pytest.raises(gp.InvalidInput, match="tolerance"):
+            gp.GreedyPIG(tolerance=-1)
+
+
+class TestMeasuredRounds:
+    """A round takes the next best as long as each raises G by half of its score."""
+
+    def test_a_sum_is_selected_in_one_round(self):
+        weights = torch.tensor([3.0, 1.0, 2.0, 0.5])
+        a = gp.maximize(
+            gp.objective(lambda m: m @ weights, 4),
+            gp.GreedyPIG(rounds=3, schedule="measured"),
+            stop=gp.Stop(value=6.4),
+        )
+        assert a.picks == (4,)
+        assert a.order.tolist() == [0, 2, 1, 3]
+
+    def test_a_copy_ends_the_round_and_falls_back(self):
+        objective = gp.objective(lambda m: 3 * m[:, :2].amax(1) + m[:, 2], 3)
+        a = gp.maximize(objective, gp.GreedyPIG(rounds=3, schedule="measured"))
+        assert a.order.tolist() == [0, 2, 1]
+        assert a.picks[0] == 1  # Feature 1 scored 1.5 and would add nothing.
+
+    def test_the_last_round_takes_the_rest_or_what_k_leaves(self):
+        objective = gp.objective(lambda m: 3 * m[:, :4].amax(1) + m[:, 4:].sum(1) / 10, 8)
+        method = gp.GreedyPIG(rounds=2, schedule="measured")
+        assert gp.maximize(objective, method).selected == 8
+        a = gp.maximize(objective, method, k=5)
+        assert a.selected == 5
+        assert a.stop.name == "K"
+
+    def test_it_stops_within_a_round_where_the_value_is_reached(self):
+        objective = gp.objective(lambda m: m.sum(1), 6)
+        method = gp.GreedyPIG(rounds=3, schedule="measured")
+        a = gp.maximize(objective, method, stop=gp.Stop(value=2.5))
+        assert a.selected == 3
+        assert a.stop.name == "VALUE"
+        assert float(a.values[-1]) == 3.0
+
+    def test_a_resumed_run_ends_as_one_that_was_not_stopped(self):
+        objective = gp.objective(lambda m: 3 * m[:, :4].amax(1) + m[:, 4:].sum(1) / 10, 8)
+        method = gp.GreedyPIG(rounds=4, schedule="measured")
+        run = gp.rounds(objective, method)
+        next(run)
+        (saved,) = run.results(measure=False)
+        whole, resumed = (gp.maximize(objective, method, resume=each) for each in (None, saved))
+        assert whole.picks == resumed.picks
+        assert torch.equal(whole.order, resumed.order)
+
+    def test_many_examples_run_one_after_the_other(self):
+        rows, method = torch.rand(70, 3), gp.GreedyPIG(schedule="measured")
+        model = torch.nn.Linear(3, 2)
+        several = list(gp.explain_many(model, rows, method=method))
+        for row, a in zip(rows, several, strict=True):
+            assert torch.equal(gp.explain(model, row, method=method).order, a.order)
+
+    def test_what_does_not_fit_is_refused(self):
+        with pytest.raises(gp.InvalidInput, match="per_round"):
+            gp.GreedyPIG(schedule="measured", per_round=2)
+        two = Objective(lambda points, _: points.sum(1), torch.zeros(1, 2, 3), torch.ones(1, 2, 3))
+        with pytest.raises(gp.InvalidInput, match="one problem"):
+            gp.maximize(two, gp.GreedyPIG(schedule="measured"))
+        with pytest.raises(gp.InvalidInput, match="overlap"):
+            gp.explain(
+                torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)),
+                torch.rand(1, 8, 8),
+                features=gp.windows(2),
+                method=gp.GreedyPIG(schedule="measured"),
+            )

@@ -7,7 +7,7 @@ import math
 import pytest
 
 import greedypig as gp
-from greedypig.core.quadrature import RULES, rule
+from greedypig.core.quadrature import PATHS, RULES, between_midpoints, midpoints, rule
 
 STEPS = [1, 2, 3, 4, 7, 20, 50, 333]
 
@@ -109,6 +109,29 @@ def test_gauss_radau_by_hand():
     assert three.nodes == pytest.approx((0, (6 - root) / 10, (6 + root) / 10), abs=1e-15)
     weights = (1 / 9, (16 + root) / 36, (16 - root) / 36)
     assert three.weights == pytest.approx(weights, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_midpoints_and_the_points_between_make_the_finer_rule(name, steps):
+    """t⁶ on the path t(u): both rules average to trapezoids of 2 · steps intervals in u."""
+    path, speed = PATHS[name]
+    cells = 2 * steps
+    ends = [k / cells for k in range(cells + 1)]
+    heights = [speed(u) * path(u) ** 6 for u in ends]
+    expected = (sum(heights) - (heights[0] + heights[-1]) / 2) / cells
+
+    def unscaled(made, places):
+        weight = sum(w * speed(u) for u, w in places)  # What scaled the weights to 1.
+        return integral(lambda t: t**6, made) * weight / steps
+
+    middles = [((k + 0.5) / steps, 1.0) for k in range(steps)]
+    between = [(k / steps, 0.5 if k in (0, steps) else 1.0) for k in range(steps + 1)]
+    if sum(w * speed(u) for u, w in between) == 0:
+        pytest.skip("One interval of the smooth step has no inner end.")
+    parts = [unscaled(midpoints(name, steps), middles)]
+    parts.append(unscaled(between_midpoints(name, steps), between))
+    assert sum(parts) / 2 == pytest.approx(expected, abs=1e-12)
 
 
 def test_either_spelling_of_gauss_legendre_is_the_same_rule():

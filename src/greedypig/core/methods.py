@@ -27,7 +27,6 @@ from .scorers import (
     cost_of,
 )
 
-
 MEASURED = "measured"
 SCHEDULES = ("equal", "geometric", MEASURED)
 """Names of schedules."""

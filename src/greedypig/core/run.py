@@ -258,9 +258,7 @@ class Run:
                     break
                 value, count = more, count + 1
             self.values[len(state.picks)] = torch.tensor([value], dtype=torch.float64)
-        return self.state.take(
-            ranked[:, :count], scores[:, :count], state.last, state.totals[-1]
-        )
+        return self.state.take(ranked[:, :count], scores[:, :count], state.last, state.totals[-1])
 
     def _value(self, chosen: Tensor) -> float:
         """G of what is selected and these features."""

@@ -34,6 +34,8 @@ COLUMNS = {
 """What methods are compared by on a text: the heading of a column, and the format of its numbers.
 The first two are areas under G over the share of features, best first: only these present, and all
 but these. Enough is the smallest number of best features that reaches the output."""
+NEARLY = 0.8
+"""A feature with this share of another one's effect says the same."""
 LEVELS = 5
 """Strengths of a colour."""
 KNOWN = 0.05
@@ -115,8 +117,10 @@ class TextNotes:
     """The smallest number of best features that reaches the output."""
     reach: float = 0.95
     twins: tuple[tuple[int, int], ...] = ()
-    """(feature, selected feature): the first has at least half of the second's effect, and adds
+    """(feature, selected feature): the first has a good part of the second's effect, and adds
     little to it."""
+    twin_shares: tuple[float, ...] = ()
+    """The share of the selected feature's effect that each twin has alone."""
     documents: tuple[tuple[str, int, int], ...] = ()
     """(name, start, end) of the documents of a context that have a name."""
     order: tuple[int, ...] = ()
@@ -339,14 +343,19 @@ class TextNotes:
     def twin_verbs(self) -> list[tuple[int, int, str]]:
         """(feature, selected feature, how the first relates to the second).
 
-        For a language model, a twin that is itself among what is enough adds something, so it is
-        only said to repeat a part.
+        The strong phrase needs nearly the whole effect. A source of an answer that is itself among
+        what is enough adds something, so it only repeats a part.
         """
-        if self.answer_text is None:
-            return [(j, i, "can replace") for j, i in self.twins]
+        shares = self.twin_shares or (1.0,) * len(self.twins)
         needed = self.order[: self.enough or 0]
-        verbs = ("says the same as", "repeats part of")
-        return [(j, i, verbs[j in needed]) for j, i in self.twins]
+        verbs = []
+        for (j, i), share in zip(self.twins, shares, strict=False):
+            if self.answer_text is None:
+                verbs.append((j, i, "can replace" if share >= NEARLY else "can partly replace"))
+            else:
+                same = share >= NEARLY and j not in needed
+                verbs.append((j, i, "says the same as" if same else "repeats part of"))
+        return verbs
 
     def twin_lines(self) -> list[str]:
         """“…” says the same as “…”."""

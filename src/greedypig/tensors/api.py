@@ -16,7 +16,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.methods import as_method
+from ..core.methods import MEASURED, as_method
 from ..core.numbers import whole
 from ..core.run import Run
 from ..core.scorers import MarginalGains, Random
@@ -307,6 +307,7 @@ class Job:
         # Whether views fit is decided for each picture.
         method = self.method or choose(example.layout, self.target.title)
         fitted = self.by_name and isinstance(method, SteadyPIG)
+        alone |= getattr(method, "schedule", None) == MEASURED
         if alone or read or fitted or not self._features(example).side_by_side:
             return 1
         rows = self.network.objective([example]).rows

@@ -341,7 +341,8 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
-    facts["twins"] = twins_of(a, problem, enough) if enough else []
+    twins = twins_of(a, problem, enough) if enough else []
+    facts |= {"twins": [[j, i] for j, i, _ in twins], "twin_shares": [s for _, _, s in twins]}
     a = a.with_notes(facts)
     notes = TextNotes.of(a)
     for caution in notes.cautions() if notes is not None else ():
@@ -371,11 +372,11 @@ def _counts(n: int) -> list[int]:
     return sorted({round(n ** (i / (POINTS - 1))) for i in range(POINTS)})
 
 
-def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[list[int]]:
-    """[feature, selected feature that says the same].
+def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[tuple[int, int, float]]:
+    """(feature j, selected feature i that it repeats, share of i's effect that j has alone).
 
-    Feature j says the same as i, which was selected after P, if alone it does a good part of what i
-    does, G(P + j) − G(P) ≥ 1/3 · (G(P + i) − G(P)), and loses most of that beside i,
+    Feature j repeats i, which was selected after P, if alone it does a good part of what i does,
+    share = (G(P + j) − G(P)) / (G(P + i) − G(P)) ≥ 1/3, and loses most of that beside i,
     G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). Tried are the features with the highest
     scores of the first round, in which those that say the same still share their score.
     """
@@ -394,9 +395,9 @@ def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[list[int
     for (_, i, j), place in zip(trials, range(0, len(values), 4), strict=True):
         bare, with_i, with_j, both = values[place : place + 4]
         matters = with_i - bare > 0.2 * problem.rise
-        alike = with_j - bare >= (with_i - bare) / 3 and both - with_i <= (with_j - bare) / 2
-        if matters and alike:
-            twins.append([j, i])
+        share = (with_j - bare) / (with_i - bare) if matters else 0.0
+        if share >= 1 / 3 and both - with_i <= (with_j - bare) / 2:
+            twins.append((j, i, share))
     return twins
 
 
