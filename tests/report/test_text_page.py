@@ -69,8 +69,6 @@ def test_a_source_says_the_same_only_where_it_is_not_needed_as_well():
     assert TextNotes.of(answered(enough=1)).twin_lines() == [line.format("says the same as")]
     half = answered(enough=1, twin_shares=[0.5])
     assert TextNotes.of(half).twin_lines() == [line.format("repeats part of")]
-    half = text_result(twin_shares=[0.5])
-    assert TextNotes.of(half).twin_lines() == [line.format("can partly replace")]
 
 
 def test_what_is_enough_is_listed_and_what_was_selected_beyond_it_is_folded():

@@ -293,6 +293,9 @@ TEXT_METHODS = (
     *("greedy-pig", "sequential-gradient", "ig", "gradient-input", "leave-one-out", "attention"),
     *("context-cite", "captum-layer-ig", "captum-ablation", "captum-shapley", "random"),
 )
+"""The methods of a comparison of texts."""
+EXACT = "marginal-gains"
+"""Measures every feature in every round: for few features, and left out of comparisons."""
 TEXT_FEATURES = ("tokens", "words", "sentences", "paragraphs", "documents", "messages")
 TEXT_ABSENT = (
     *("masked", "deleted", "embedding", "mask-embedding", "pad-embedding", "zero-embedding"),
@@ -339,15 +342,15 @@ def explain_text(parser: argparse.ArgumentParser) -> None:
     add = options.group(parser, "method").add_argument
     words = f"{', '.join(TEXT_FEATURES)} (default: chosen)"
     add("--features", choices=TEXT_FEATURES, metavar="NAME", help=words)
-    words = f"{', '.join(TEXT_METHODS)} (default: greedy-pig)"
-    add("--method", choices=TEXT_METHODS, metavar="NAME", help=words)
+    words = f"{', '.join(TEXT_METHODS)}, or {EXACT} for few features (default: greedy-pig)"
+    add("--method", choices=(*TEXT_METHODS, EXACT), metavar="NAME", help=words)
     words = "select N features (default: until the output is reached)"
     add("--k", type=options.whole, metavar="N", help=words)
     add("--budget", type=options.whole, metavar="N", help="take at most N gradients")
     add("--compare", action="store_true", help="run several methods and compare them")
-    words = "methods of --compare (default: all of --method; Captum's where it is installed)"
-    add("--methods", type=options.names_of(TEXT_METHODS), metavar="A,B,…", help=words)
-    options.add_rounds(parser, "6", "8")
+    words = "methods of --compare (default: all but the last; Captum's where it is installed)"
+    add("--methods", type=options.names_of((*TEXT_METHODS, EXACT)), metavar="A,B,…", help=words)
+    options.add_rounds(parser, "6", "6, or more until scores add up", "measured")
     add("--seed", type=options.seed, metavar="N", default=0, help="seed of everything random")
     options.add_output(parser, "folder, or NAME.html of one text (default: here)", "PATH")
 

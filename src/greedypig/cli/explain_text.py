@@ -19,7 +19,7 @@ from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.wording import count
-from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS, within
+from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS, within, without_tolerance
 from ..text import models
 from ..text.api import LONGEST_ANSWER
 from ..text.gates import answer_of
@@ -289,6 +289,8 @@ class Question:
         else:
             method = gp.IG(48, "cubic") if name == "ig" else as_method(name)
         method = with_knobs(method, **knobs)
+        if args.budget is not None or "steps" in knobs:  # Then the number of nodes is fixed.
+            method = without_tolerance(method)
         if args.budget is None or {"rounds", "steps"} & set(knobs):
             return method
         return within(method, args.budget)

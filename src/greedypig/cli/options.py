@@ -118,15 +118,27 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_rounds(parser: argparse.ArgumentParser, rounds: str, steps: str) -> None:
-    """The options of a greedy method's rounds; rounds, steps: their defaults in words."""
+SCHEDULES = {
+    "geometric": "takes few at first",
+    "equal": "as many in each",
+    "measured": "as many as raise the output by half of their score",
+}
+"""What --schedule can be."""
+
+
+def add_rounds(
+    parser: argparse.ArgumentParser, rounds: str, steps: str, schedule: str = "geometric"
+) -> None:
+    """The options of a greedy method's rounds; rounds, steps, schedule: their defaults in words."""
     add = group(parser, "method").add_argument
     words = f"rounds of greedy methods (default: {rounds})"
     add("--rounds", type=whole, metavar="N", help=words)
     words = f"gradients per round (default: {steps})"
     add("--steps", type=whole, metavar="N", help=words)
-    words = "features per round: geometric (the default) takes few at first, equal as many in each"
-    add("--schedule", choices=("geometric", "equal"), help=words)
+    names = [name for name in SCHEDULES if name in ("geometric", "equal", schedule)]
+    each = ", ".join(f"{name} {SCHEDULES[name]}" for name in names)
+    words = f"features per round: {each} (default: {schedule})"
+    add("--schedule", choices=names, help=words)
 
 
 def add_output(parser: argparse.ArgumentParser, words: str, metavar: str = "FOLDER") -> None:

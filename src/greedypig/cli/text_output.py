@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import greedypig as gp
 
 from ..results.text_notes import TextNotes, shortened
-from ..results.wording import count, kept_settings, setting
+from ..results.wording import count
 from . import outputs
 from .terminal import BOLD, DIM, Terminal, duration, styled
 from .text_sources import Source
@@ -93,11 +93,8 @@ def _rows(notes: TextNotes) -> list[list[str]]:
 
 
 def _end(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
-    how = setting(kept_settings(a))
-    terminal.say(
-        f"{a.method} ({how}), {count(a.gradients_used, 'gradient')}, {duration(a.seconds)}; "
-        f"{outputs.wrote(files)}"
-    )
+    spent = f"{count(len(a.picks), 'round')}, {count(a.gradients_used, 'gradient')}"
+    terminal.say(f"{a.method}: {spent}, {duration(a.seconds)}; {outputs.wrote(files)}")
 
 
 def record(source: Source, a: gp.Attribution, files: Sequence[Path]) -> dict[str, Any]:

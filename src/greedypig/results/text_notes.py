@@ -343,18 +343,16 @@ class TextNotes:
     def twin_verbs(self) -> list[tuple[int, int, str]]:
         """(feature, selected feature, how the first relates to the second).
 
-        The strong phrase needs nearly the whole effect. A source of an answer that is itself among
-        what is enough adds something, so it only repeats a part.
+        A source says the same if it has nearly the whole effect. One that is itself among what is
+        enough adds something, so it only repeats a part.
         """
+        if self.answer_text is None:
+            return [(j, i, "can replace") for j, i in self.twins]
         shares = self.twin_shares or (1.0,) * len(self.twins)
-        needed = self.order[: self.enough or 0]
-        verbs = []
+        needed, verbs = self.order[: self.enough or 0], []
         for (j, i), share in zip(self.twins, shares, strict=False):
-            if self.answer_text is None:
-                verbs.append((j, i, "can replace" if share >= NEARLY else "can partly replace"))
-            else:
-                same = share >= NEARLY and j not in needed
-                verbs.append((j, i, "says the same as" if same else "repeats part of"))
+            same = share >= NEARLY and j not in needed
+            verbs.append((j, i, "says the same as" if same else "repeats part of"))
         return verbs
 
     def twin_lines(self) -> list[str]:

@@ -96,8 +96,7 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     methods take fewer steps. stretch: about as many as that, also where the method takes fewer, for
     a comparison at equal cost. Nodes are not doubled then: a tolerance is dropped.
     """
-    if getattr(method, "tolerance", None) is not None:
-        method = replace(method, tolerance=None)
+    method = without_tolerance(method)
     cost = cost_of(scorer_of(method))
     if cost == 0:
         return method
@@ -110,6 +109,12 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     if not hasattr(method, "steps") or (cost <= gradients and not stretch):
         return method
     return replace(method, steps=gradients)
+
+
+def without_tolerance(method: Any) -> Any:
+    """The method with as many nodes as it says, whatever its scores sum to."""
+    refined = getattr(method, "tolerance", None) is not None
+    return replace(method, tolerance=None) if refined else method
 
 
 def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) -> InRounds:
@@ -134,4 +139,5 @@ __all__ = [
     "is_photo",
     "refuse_knobs",
     "within",
+    "without_tolerance",
 ]

@@ -22,8 +22,8 @@ from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.storage import load
-from ..results.text_notes import TextNotes
-from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS
+from ..results.text_notes import NEARLY, TextNotes
+from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS, without_tolerance
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
 from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
@@ -39,6 +39,8 @@ POINTS = 8
 """Sets of the best features that are measured once more, besides the set that is enough."""
 TWINS, LARGEST = 3, 3
 """Features that are tried as twins of a selected one, and selected ones that they are tried for."""
+PART = 1 / 3
+"""A source with this share of another one's effect repeats a part of it."""
 
 
 def explain_text(
@@ -96,7 +98,7 @@ def explain_text(
         sides = problem.maximised.sides
         default = FOR_TEXTS if sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
         if stop is not None and stop.gradients is not None:
-            default = replace(default, tolerance=None)  # Rounds of a known cost.
+            default = without_tolerance(default)  # So that a round's cost is known.
         chosen = default if method is None else as_method(method)
         rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
@@ -376,14 +378,16 @@ def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[tuple[in
     """(feature j, selected feature i that it repeats, share of i's effect that j has alone).
 
     Feature j repeats i, which was selected after P, if alone it does a good part of what i does,
-    share = (G(P + j) − G(P)) / (G(P + i) − G(P)) ≥ 1/3, and loses most of that beside i,
-    G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). Tried are the features with the highest
-    scores of the first round, in which those that say the same still share their score.
+    share = (G(P + j) − G(P)) / (G(P + i) − G(P)) ≥ PART, and loses most of that beside i,
+    G(P + i + j) − G(P + i) ≤ 1/2 · (G(P + j) − G(P)). For a class, whose probability saturates,
+    the share must be NEARLY 1: else most words would repeat each other. Tried are the features with
+    the highest scores of the first round, in which those that say the same still share their score.
     """
     order, first = a.order.tolist(), a.first_scores
     if first is None:
         return []
     best = torch.argsort(first, descending=True, stable=True).tolist()
+    least = NEARLY if problem.answer is None else PART
     trials = []
     for place in range(min(enough, LARGEST)):
         before, i = order[:place], order[place]
@@ -396,7 +400,7 @@ def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[tuple[in
         bare, with_i, with_j, both = values[place : place + 4]
         matters = with_i - bare > 0.2 * problem.rise
         share = (with_j - bare) / (with_i - bare) if matters else 0.0
-        if share >= 1 / 3 and both - with_i <= (with_j - bare) / 2:
+        if share >= least and both - with_i <= (with_j - bare) / 2:
             twins.append((j, i, share))
     return twins
 
