@@ -8,6 +8,7 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 import greedypig as gp  # noqa: E402
+from greedypig.text.api import twins_of  # noqa: E402
 
 from .tiny import model, tokenizer  # noqa: E402
 
@@ -122,6 +123,70 @@ def test_two_sides_by_default_crowd_at_both_ends_and_stop_when_reached():
     assert a.settings["rule"] == "smoothstep"
     assert explain(kind="llama").settings["rule"] == "cubic"
     assert a.full_value == pytest.approx(2 * a.about["only"][-1] - a.about["only"][0], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("objective", [None, gp.two_sided()])
+def test_scores_of_the_default_sum_to_the_rise_of_g(kind, objective):
+    a = explain(kind=kind, objective=objective)
+    rise = a.full_value - float(a.values[0])
+    scale = max(abs(rise), float(a.first_scores.abs().sum()) / 4)
+    assert abs(a.totals[0] - rise) <= 0.05 * scale + 1e-4
+
+
+def test_with_a_budget_of_gradients_nodes_are_not_doubled():
+    a = explain(kind="llama", stop=gp.Stop(gradients=13))
+    assert a.gradients_used == 12
+    assert a.settings["tolerance"] is None
+    assert explain(kind="llama").settings["tolerance"] == 0.05
+
+
+class Sets:
+    """G of sets of features, as `twins_of` asks for it; each effect is that of its best feature."""
+
+    answer = "yes"
+
+    def __init__(self, *effects, answer="yes"):
+        self.effects, self.answer = effects, answer
+        self.n = 1 + max(max(effect) for effect in effects)
+        self.rise = self.values([range(self.n)])[0]
+
+    def values(self, sets):
+        masks = torch.zeros(len(sets), self.n)
+        for row, chosen in enumerate(sets):
+            masks[row, list(chosen)] = 1
+        return self.g(masks).tolist()
+
+    def g(self, masks):
+        """The multilinear extension: a feature counts as far as none before it is there."""
+        total = torch.zeros(len(masks))
+        for effect in self.effects:
+            left = torch.ones(len(masks))
+            for i, size in effect.items():  # The best first.
+                total = total + left * masks[:, i] * size
+                left = left * (1 - masks[:, i])
+        return total
+
+    def result(self):
+        return gp.maximize(gp.objective(self.g, self.n), gp.GreedyPIG(per_round=1, steps=8))
+
+
+@pytest.mark.parametrize(
+    ("effects", "answer", "expected"),
+    [
+        (({0: 4.0, 1: 3.9}, {2: 1.0}), "yes", [(1, 0, 3.9 / 4)]),  # Feature 1 says the same as 0.
+        (({0: 4.0, 1: 2.0}, {2: 1.0}), "yes", [(1, 0, 0.5)]),  # It repeats a part of it.
+        (({0: 4.0, 1: 2.0}, {2: 1.0}), None, []),  # Of a class that is too little,
+        (({0: 4.0, 1: 0.4}, {2: 1.0}), "yes", []),  # and this of an answer.
+        (({0: 4.0}, {1: 3.0}, {2: 2.0}), "yes", []),  # Each adds something of its own.
+    ],
+)
+def test_twins_have_much_of_the_effect_alone_and_little_beside(effects, answer, expected):
+    problem = Sets(*effects, answer=answer)
+    a = problem.result()
+    assert a.order[0] == 0
+    twins = [twin for twin in twins_of(a, problem, 1) if twin[1] == 0]
+    assert [(j, i, pytest.approx(share)) for j, i, share in twins] == expected
 
 
 @pytest.mark.parametrize("method", ["leave-one-out", "attention", "ig", "random", "gradient"])

@@ -67,6 +67,18 @@ def test_scores_of_one_round_sum_to_the_rise_of_the_value(kind, absent):
     assert run.state.totals[0][0] == pytest.approx(p.rise, rel=0.03, abs=0.02)
 
 
+def test_no_set_is_measured_twice_and_other_ends_are_other_sets():
+    g = problem("llama").objective
+    used, masks = g.forwards_used, present([(0,), (1, 2), (0,)], 3)
+    first = g.changed(round=1).values(masks)
+    assert g.forwards_used == used + 2
+    assert torch.equal(g.values(masks), first)
+    assert g.forwards_used == used + 2
+    half = g.toward(g.end / 2).values(masks)
+    assert g.forwards_used == used + 4
+    assert not torch.allclose(half, first)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_gradients_are_those_of_finite_differences(kind):
     g = problem(kind).objective

@@ -72,3 +72,52 @@ def test_minilm_tells_a_good_review_from_a_bad_one():
         logits = model(**tokenizer(reviews, padding=True, return_tensors="pt")).logits
     labels = [model.config.id2label[index] for index in logits.argmax(1).tolist()]
     assert labels == ["positive", "negative"]
+
+
+SOURCES = [
+    "The house by the lake has three rooms.",
+    "Maria keeps her keys in the blue drawer.",
+    "Her car is parked behind the old mill.",
+]
+REVIEW = "A slow start, and the music is loud. But Anna Berg is wonderful. One of the best films!"
+REAL = {
+    "smollm2-135m-instruct": {"context": SOURCES, "question": "Where does Maria keep her keys?"},
+    "minilm-imdb": {"text": REVIEW},
+}
+EACH_MODEL = [pytest.param(name, marks=needs(name)) for name in REAL]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EACH_MODEL)
+def test_scores_of_the_default_sum_to_the_rise_within_5_percent(name):
+    pytest.importorskip("transformers")
+    a = gp.explain_text(name, **REAL[name])
+    rise = a.about["only"][-1] - a.about["only"][0]
+    assert a.totals[0] == pytest.approx(rise, rel=0.05)
+    assert a.about["enough"] is not None
+    if a.about.get("answer"):
+        assert a.top(1) == SOURCES[1:2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EACH_MODEL)
+def test_gates_of_0_and_1_are_the_really_masked_model(name):
+    pytest.importorskip("transformers")
+    from greedypig.text import models
+    from greedypig.text.api import TextProblem
+    from greedypig.text.gates import present
+    from greedypig.text.prompt import make_prompt
+
+    from .test_gates import plain_outputs
+
+    loaded, asked = models.load(name), REAL[name]
+    parts = (asked.get(key) for key in ("text", "context", "question"))
+    prompt = make_prompt(loaded, *parts, None)
+    said = "In the blue drawer." if "context" in asked else None
+    p = TextProblem(loaded, prompt, said, None, None, "masked")
+    n = p.objective.n
+    for chosen in ((), (1,), range(n)):
+        with torch.no_grad():
+            got = p.objective.outputs(present([chosen], n)[0])[0]
+        expected = plain_outputs(p, [i in chosen for i in range(n)])
+        torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
