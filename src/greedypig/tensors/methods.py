@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
 from math import isqrt
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.errors import InvalidType, did_you_mean
 from ..core.layout import Layout
@@ -42,6 +42,7 @@ from ..core.stopping import Stop
 from .pictures import is_picture
 from .steady import SteadyPIG
 
+Method = TypeVar("Method")
 COLOURS, LEAST_SIDE = 3, 128
 """A photo has so many channels and at least so many pixels a side: nothing else was studied, and
 a crop of less shows little."""
@@ -111,10 +112,11 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     return replace(method, steps=gradients)
 
 
-def without_tolerance(method: Any) -> Any:
+def without_tolerance(method: Method) -> Method:
     """The method with as many nodes as it says, whatever its scores sum to."""
+    own: Any = method
     refined = getattr(method, "tolerance", None) is not None
-    return replace(method, tolerance=None) if refined else method
+    return replace(own, tolerance=None) if refined else method
 
 
 def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) -> InRounds:

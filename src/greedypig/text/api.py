@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from torch import Tensor
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
-from ..core.methods import as_method
+from ..core.methods import GreedyPIG
 from ..core.numbers import whole
 from ..core.run import ALL, Run
-from ..core.stopping import Stop
+from ..core.stopping import Stop, as_stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.storage import load
@@ -96,22 +97,17 @@ def explain_text(
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
         sides = problem.maximised.sides
-        default = FOR_TEXTS if sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
-        if stop is not None and stop.gradients is not None:
-            default = without_tolerance(default)  # So that a round's cost is known.
-        chosen = default if method is None else as_method(method)
-        rule = stop
         if method is None and stop is None and k is None and problem.rise > 0:
-            rule = Stop(value=problem.bar(REACH * sides))
+            stop = Stop(value=problem.bar(REACH * sides))
         found = checkpoint is not None and Path(checkpoint).exists()
         saved = load(checkpoint) if found and checkpoint is not None else None
         provenance = problem.provenance()
         run = Run(
             problem.maximised,
-            chosen,
+            _default(sides, stop) if method is None else method,
             features=Elements(problem.objective.n, prompt.names),
             k=k,
-            stop=rule,
+            stop=stop,
             seed=seed,
             settings=[problem.settings],
             provenance=[provenance],
@@ -127,6 +123,14 @@ def explain_text(
         problem.facts["forwards"] = before + problem.objective.forwards_used
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
+
+
+def _default(sides: int, stop: Stop | None) -> GreedyPIG:
+    """What method=None takes."""
+    method = FOR_TEXTS if sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
+    if as_stop(stop).gradients is not None:
+        return without_tolerance(method)  # So that a round's cost is known.
+    return method
 
 
 class TextProblem:
@@ -190,9 +194,14 @@ class TextProblem:
 
     def values(self, sets: Sequence[Sequence[int]], *, deleted: bool = False) -> list[float]:
         """G of sets of features; deleted: with everything else cut out of the text."""
-        g = self.objective.deleting() if deleted else self.objective
+        g = self._deleting if deleted else self.objective
         values: list[float] = g.values(present(sets, g.n))[0].tolist()
         return values
+
+    @cached_property
+    def _deleting(self) -> TextObjective:
+        """The objective with absent features cut out of the text."""
+        return self.objective.with_absent("deleted")
 
     def provenance(self) -> dict[str, str]:
         """Versions, and digests of the model, the text and the question."""

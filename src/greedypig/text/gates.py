@@ -126,10 +126,6 @@ class TextObjective(Objective):
         """Do the lines lead away from the text, as a counterfactual's do?"""
         return bool(self.start.all())
 
-    def deleting(self) -> TextObjective:
-        """The same question with absent features cut out of the text."""
-        return self.with_absent("deleted")
-
     def with_absent(self, absent: str) -> TextObjective:
         """The same question with features absent in another way."""
         return TextObjective(
