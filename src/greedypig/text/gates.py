@@ -169,7 +169,7 @@ class TextObjective(Objective):
         if self.absent == "masked":
             inputs = {
                 "input_ids": self.ids.expand(len(gates), -1),
-                "attention_mask": self._bias(each),
+                "attention_mask": self._masks(each),
             }
         else:
             embedded = self._embedded(self.ids)
@@ -227,16 +227,24 @@ class TextObjective(Objective):
             embedded: Tensor = self.model.module.get_input_embeddings()(ids)
         return embedded
 
-    def _bias(self, each: Tensor) -> Tensor:
+    def _masks(self, each: Tensor) -> Tensor | dict[str, Tensor]:
+        """(m, tokens) gates → the bias of all layers, or of each kind if their windows differ."""
+        count = len(self.ids)
+        windows = {kind: min(window or count, count) for kind, window in self.model.windows.items()}
+        biases = {window: self._bias(each, window) for window in set(windows.values())}
+        if len(biases) == 1:
+            return next(iter(biases.values()))
+        return {kind: biases[window] for kind, window in windows.items()}
+
+    def _bias(self, each: Tensor, window: int) -> Tensor:
         """(m, tokens) gates → (m, 1, tokens, tokens): what is added to the attention scores of
         every pair (who looks, at whom)."""
-        count = len(self.ids)
-        own = torch.eye(count, dtype=torch.bool, device=each.device)
-        bias = each.log()[:, None, None, :].expand(-1, 1, count, -1).masked_fill(own, 0)
-        if self.causal:
-            later = torch.ones(count, count, dtype=torch.bool, device=each.device).triu(1)
-            bias = bias.masked_fill(later, -torch.inf)
-        return bias.to(self.model.dtype)
+        places = torch.arange(len(self.ids), device=each.device)
+        back = places[:, None] - places
+        # As transformers counts: a causal window holds the token itself, another has two sides.
+        unseen = (back < 0) | (back >= window) if self.causal else back.abs() > window
+        bias = each.log()[:, None, None, :].expand(-1, 1, len(places), -1)
+        return bias.masked_fill(back == 0, 0).masked_fill(unseen, -torch.inf).to(self.model.dtype)
 
     def _deleted(self, gates: Tensor) -> Tensor:
         """Outputs for texts that are really shorter, one after the other."""
