@@ -17,6 +17,8 @@ from transformers import (
     Gemma3TextConfig,
     GPT2Config,
     GPT2ForSequenceClassification,
+    Lfm2Config,
+    Lfm2ForCausalLM,
     LlamaConfig,
     LlamaForSequenceClassification,
     MistralConfig,
@@ -203,15 +205,18 @@ def test_classifiers_on_decoders_see_only_what_came_before(kind):
     assert a.full_value == pytest.approx(float(expected), abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["bloom", "deberta"])
+@pytest.mark.parametrize("kind", ["bloom", "deberta", "lfm2"])
 def test_a_model_that_takes_no_such_mask_is_refused(kind):
     torch.manual_seed(0)
     said = {"answer": "a good dog", "tokenizer": tokenizer()}
     if kind == "bloom":
         net = BloomForCausalLM(BloomConfig(hidden_size=32, n_layer=2, n_head=2, **SIZES))
-    else:
+    elif kind == "deberta":
         net = DebertaV2ForSequenceClassification(DebertaV2Config(**LAYERS, **SIZES, num_labels=3))
         said = {"tokenizer": tokenizer(classifier=True)}
+    else:  # Takes the mask, but its convolution sees past it.
+        kinds = ["conv", "full_attention"]
+        net = Lfm2ForCausalLM(Lfm2Config(**LAYERS, **SIZES, layer_types=kinds))
     said["features"] = "sentences"
     with pytest.raises(gp.InvalidInput, match="absent='embedding'"):
         gp.explain_text(enlarged(net), TEXT, **said)

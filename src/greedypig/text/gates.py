@@ -142,18 +142,32 @@ class TextObjective(Objective):
             causal=self.causal,
         )
 
-    def takes_masks(self) -> bool:
-        """Is the output that of a plain call where the mask hides nothing? Some architectures take
-        no mask for every pair of tokens, or limit what a token sees in a way of their own."""
+    def plain_output(self) -> Tensor:
+        """The output for the text itself, without gates."""
         with torch.no_grad():
-            plain = self.read({"input_ids": self.ids.unsqueeze(0)})
-            try:
-                gated = self._gated(torch.ones_like(self.end[0]))
-            except Exception as error:  # Whatever a foreign model makes of such a mask.
-                log.debug("%s takes no 4-D mask: %s", self.model.name, error)
-                return False
+            return self.read({"input_ids": self.ids.unsqueeze(0)})
+
+    def takes_masks(self, plain: Tensor) -> bool:
+        """Is the output the plain one where the mask hides nothing, and is it free of the features
+        where it hides them all? Some architectures take no mask for every pair of tokens, limit
+        what a token sees in a way of their own, or have layers that see past a mask."""
+        opened = torch.ones_like(self.end[0])
+        closed = torch.zeros_like(opened)
+        # Other tokens in the place of those that are hidden.
+        other = self.changed(ids=torch.where(self.owners < 0, self.ids, self.ids.flip(0)))
         near = 1e-3 if self.model.dtype in (torch.float32, torch.float64) else 5e-2
-        return torch.allclose(plain, gated, rtol=near, atol=near * float(plain.abs().max()))
+        largest = float(plain.abs().max())
+
+        def alike(a: Tensor, b: Tensor) -> bool:
+            return torch.allclose(a, b, rtol=near, atol=near * largest)
+
+        try:
+            with torch.no_grad():
+                whole = alike(plain, self._gated(opened))
+                return whole and alike(self._gated(closed), other._gated(closed))
+        except Exception as error:  # Whatever a foreign model makes of such a mask.
+            log.debug("%s takes no 4-D mask: %s", self.model.name, error)
+            return False
 
     def outputs(self, gates: Tensor) -> Tensor:
         """(m, n) gates → logits (m, classes), or log-probabilities of the answer (m, tokens)."""
