@@ -201,8 +201,12 @@ def test_classifiers_on_decoders_see_only_what_came_before(kind):
     with torch.no_grad():
         inputs = torch.tensor([words(TEXT)["input_ids"]])
         expected = torch.softmax(net.eval()(inputs).logits[0], 0).max()
-    a = gp.explain_text(net, TEXT, tokenizer=words, features="sentences", method="ig")
-    assert a.full_value == pytest.approx(float(expected), abs=1e-5)
+    said = {"tokenizer": words, "features": "sentences"}
+    for absent in ("masked", "embedding"):
+        a = gp.explain_text(net, TEXT, absent=absent, method="ig", **said)
+        assert a.full_value == pytest.approx(float(expected), abs=1e-5)
+    # Attention is that of the last token: the first one sees itself alone.
+    assert (gp.explain_text(net, TEXT, method="attention", **said).scores > 0).all()
 
 
 @pytest.mark.parametrize("kind", ["bloom", "deberta", "lfm2"])
