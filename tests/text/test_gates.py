@@ -1,5 +1,7 @@
 """Gates on the features of a text: exact at 0 and 1, and integrals that add up between."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -7,12 +9,22 @@ pytest.importorskip("transformers")
 
 from transformers import (
     BertForSequenceClassification,
+    BloomConfig,
+    BloomForCausalLM,
+    DebertaV2Config,
+    DebertaV2ForSequenceClassification,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2ForSequenceClassification,
+    Lfm2Config,
+    Lfm2ForCausalLM,
     LlamaConfig,
     LlamaForSequenceClassification,
     MistralConfig,
     MistralForCausalLM,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
 )
 
 import greedypig as gp
@@ -24,12 +36,49 @@ from greedypig.text.prompt import make_prompt
 from .tiny import MODELS, SIZES, model, tokenizer
 
 TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
+LAYERS = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 48,
+    "max_position_embeddings": 96,
+    "bos_token_id": 6,
+    "eos_token_id": 6,
+}
+WINDOWED = ("mistral", "gemma3", "modernbert")
+BOTH = {"layer_types": ["sliding_attention", "full_attention"]}
+
+
+@cache
+def windowed(kind, window=8):
+    """A random model whose layers, or some of them, see a window that the text is longer than."""
+    torch.manual_seed(0)
+    if kind == "mistral":
+        net = MistralForCausalLM(MistralConfig(**LAYERS, **SIZES, sliding_window=window))
+    elif kind == "gemma3":
+        config = Gemma3TextConfig(**LAYERS, **SIZES, **BOTH, head_dim=16, sliding_window=window)
+        net = Gemma3ForCausalLM(config)
+    else:  # Its window has two sides.
+        config = ModernBertConfig(**LAYERS, **SIZES, **BOTH, num_labels=3, local_attention=window)
+        net = ModernBertForSequenceClassification(config)
+    return enlarged(net)
+
+
+def enlarged(net):
+    """The network with large weights, so that outputs differ."""
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(4 if parameter.dim() > 1 else 1)
+    return net.eval()
 
 
 def problem(kind, absent="masked", features="sentences", **more):
-    loaded = models.load(model(kind), tokenizer(classifier=kind == "bert"))
+    classifier = kind in ("bert", "modernbert")
+    net = windowed(kind) if kind in WINDOWED else model(kind)
+    loaded = models.load(net, tokenizer(classifier=classifier))
     prompt = make_prompt(loaded, TEXT, None, None, features)
-    said = None if kind == "bert" else "a good dog"
+    said = None if classifier else "a good dog"
     return TextProblem(loaded, prompt, said, more.get("target"), more.get("objective"), absent)
 
 
@@ -48,7 +97,7 @@ def plain_outputs(p, present):
     return rows.gather(1, said[:, None])[:, 0]
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", [*MODELS, *WINDOWED])
 @pytest.mark.parametrize("chosen", [(), (0,), (1, 2), (0, 1, 2)])
 def test_gates_of_0_and_1_are_the_masked_model(kind, chosen):
     p = problem(kind)
@@ -79,7 +128,16 @@ def test_no_set_is_measured_twice_and_other_ends_are_other_sets():
     assert not torch.allclose(half, first)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", WINDOWED)
+def test_the_text_is_longer_than_the_window(kind):
+    """Otherwise the tests above would say nothing about windows."""
+    ids = problem(kind).objective.ids[None]
+    with torch.no_grad():
+        narrow, wide = (windowed(kind, window)(ids).logits for window in (8, 96))
+    assert float((narrow - wide).abs().max()) > 0.05
+
+
+@pytest.mark.parametrize("kind", [*MODELS, *WINDOWED])
 def test_gradients_are_those_of_finite_differences(kind):
     g = problem(kind).objective
     at = torch.tensor([[[0.2, 0.7, 0.4]]])
@@ -131,18 +189,6 @@ def test_nothing_of_the_model_is_changed():
     net.eval()
 
 
-LAYERS = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "intermediate_size": 48,
-    "max_position_embeddings": 96,
-    "bos_token_id": 6,
-    "eos_token_id": 6,
-}
-
-
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_classifiers_on_decoders_see_only_what_came_before(kind):
     torch.manual_seed(0)
@@ -155,19 +201,29 @@ def test_classifiers_on_decoders_see_only_what_came_before(kind):
     with torch.no_grad():
         inputs = torch.tensor([words(TEXT)["input_ids"]])
         expected = torch.softmax(net.eval()(inputs).logits[0], 0).max()
-    a = gp.explain_text(net, TEXT, tokenizer=words, features="sentences", method="ig")
-    assert a.full_value == pytest.approx(float(expected), abs=1e-5)
+    said = {"tokenizer": words, "features": "sentences"}
+    for absent in ("masked", "embedding"):
+        a = gp.explain_text(net, TEXT, absent=absent, method="ig", **said)
+        assert a.full_value == pytest.approx(float(expected), abs=1e-5)
+    # Attention is that of the last token: the first one sees itself alone.
+    assert (gp.explain_text(net, TEXT, method="attention", **said).scores > 0).all()
 
 
-def test_a_model_with_a_window_is_refused_where_it_matters():
+@pytest.mark.parametrize("kind", ["bloom", "deberta", "lfm2"])
+def test_a_model_that_takes_no_such_mask_is_refused(kind):
     torch.manual_seed(0)
-    net = MistralForCausalLM(MistralConfig(**LAYERS, **SIZES, sliding_window=8))
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.mul_(8)
     said = {"answer": "a good dog", "tokenizer": tokenizer()}
+    if kind == "bloom":
+        net = BloomForCausalLM(BloomConfig(hidden_size=32, n_layer=2, n_head=2, **SIZES))
+    elif kind == "deberta":
+        net = DebertaV2ForSequenceClassification(DebertaV2Config(**LAYERS, **SIZES, num_labels=3))
+        said = {"tokenizer": tokenizer(classifier=True)}
+    else:  # Takes the mask, but its convolution sees past it.
+        kinds = ["conv", "full_attention"]
+        net = Lfm2ForCausalLM(Lfm2Config(**LAYERS, **SIZES, layer_types=kinds))
+    said["features"] = "sentences"
     with pytest.raises(gp.InvalidInput, match="absent='embedding'"):
-        gp.explain_text(net, TEXT, **said)
+        gp.explain_text(enlarged(net), TEXT, **said)
     assert gp.explain_text(net, TEXT, absent="embedding", method="ig", **said).selected == 3
 
 

@@ -307,14 +307,9 @@ class MarginalGains:
             )
         free = features.sum(1 - mask) > 0
         left = torch.nonzero(free)[:, 1].view(objective.b, -1)
-        values = [objective.values(mask.unsqueeze(1))]
-        for part in torch.split(left, objective.points, 1):
-            sets = (~free).unsqueeze(1).repeat(1, part.shape[1], 1)
-            sets = sets.scatter(2, part.unsqueeze(2), True)
-            masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
-            values.append(objective.values(masks))
-        before, *after = values
-        gains = (torch.cat(after, 1) - before).to(mask)
+        sets = (~free).unsqueeze(1).repeat(1, left.shape[1], 1).scatter(2, left.unsqueeze(2), True)
+        before = objective.values(mask.unsqueeze(1))
+        gains = (values_of(objective, sets) - before).to(mask)
         return features.spread(mask.new_zeros(free.shape).scatter(1, left, gains))
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
@@ -331,11 +326,22 @@ class LeaveOneOut:
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         features = objective.features
-        every = torch.ones(features.count, features.count, dtype=torch.bool, device=mask.device)
-        left = features.mask(every.fill_diagonal_(False)).expand(objective.b, -1, -1)
+        others = ~torch.eye(features.count, dtype=torch.bool, device=mask.device)
         whole = objective.values(torch.ones_like(mask).unsqueeze(1))
-        scores = torch.cat([objective.values(p) for p in torch.split(left, objective.points, 1)], 1)
-        return features.spread((whole - scores).to(mask))
+        without = values_of(objective, others.expand(objective.b, -1, -1))
+        return features.spread((whole - without).to(mask))
+
+
+def values_of(objective: Objective, sets: Tensor) -> Tensor:
+    """(b, s, features) bool → (b, s): G of each set of features.
+
+    Masks are made for one batch at a time: they may be much larger than the sets.
+    """
+    values = []
+    for part in torch.split(sets, objective.points, 1):
+        masks = objective.features.mask(part.flatten(0, 1)).view(*part.shape[:2], -1)
+        values.append(objective.values(masks))
+    return torch.cat(values, 1)
 
 
 def cost_of(scorer: Any) -> int:

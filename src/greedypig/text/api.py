@@ -148,6 +148,8 @@ class TextProblem:
         objective, both = one_side(objective)
         self.model, self.prompt, self.given = model, prompt, objective
         self.answer: Answer | None = None
+        self.output: Tensor | None = None
+        """A classifier's output for the whole text."""
         self.settings: dict[str, Any] = {"absent": absent, "features": prompt.features}
         self.facts: dict[str, Any] = {
             "kind": "text",
@@ -226,7 +228,7 @@ class TextProblem:
             target = names.index(target)
         ids = self.prompt.ids(self.model).unsqueeze(0)
         with torch.no_grad():
-            output = self.model.outputs(input_ids=ids).float()
+            self.output = output = self.model.outputs(input_ids=ids).float()
         column = None
         if self.model.module.config.problem_type == "multi_label_classification":
             # Each label is a question of its own: is it there or not?
@@ -263,19 +265,20 @@ class TextProblem:
 
     def _check_mask(self) -> None:
         """Refuse a model that does not take gates as masks; some classifiers are causal."""
-        if self.objective.takes_masks():
+        g = self.objective
+        plain = g.plain_output() if self.output is None else self.output
+        if g.takes_masks(plain):
             return
         if self.answer is None:
-            g = self.objective
             self.objective = TextObjective(
                 g.model, g.prompt, None, g.measure, removing=g.removes, causal=True
             )
-            if self.objective.takes_masks():
+            if self.objective.takes_masks(plain):
                 return
         raise InvalidInput(
             "Expected a model whose attention takes a mask of numbers for every pair of tokens "
-            f"(got {self.model.name}, whose output is another with a mask that hides nothing: "
-            "its attention is of another kind, or limited to a window). Try absent='embedding'."
+            f"(got {self.model.name}, whose output is another with a mask that hides nothing, or "
+            "depends on tokens that are masked). Try absent='embedding'."
         )
 
     def _note_classes(self, logits: Tensor, reference: Reference, names: list[str]) -> None:

@@ -87,8 +87,8 @@ class TextObjective(Objective):
         off = torch.zeros(1, 1, len(prompt.spans), device=model.device)
         start, end = (off + 1, off) if removing else (off, off + 1)
         rows = max(1, int(BATCH_BYTES / model.bytes_of(len(self.ids))))
-        if causal and answer is None and model.module.config.pad_token_id is None:
-            rows = 1  # Such classifiers find a row's last token by its padding.
+        if answer is None and model.module.config.pad_token_id is None:
+            rows = 1  # Classifiers on decoders find a row's last token by its padding.
         super().__init__(
             lambda points, _: measure(self.outputs(points)), start, end, batch_size=rows
         )
@@ -138,18 +138,34 @@ class TextObjective(Objective):
             causal=self.causal,
         )
 
-    def takes_masks(self) -> bool:
-        """Is the output that of a plain call where the mask hides nothing? Some architectures take
-        no mask for every pair of tokens, or limit what a token sees in a way of their own."""
+    def plain_output(self) -> Tensor:
+        """The output for the text itself, without gates."""
         with torch.no_grad():
-            plain = self.read({"input_ids": self.ids.unsqueeze(0)})
-            try:
-                gated = self._gated(torch.ones_like(self.end[0]))
-            except Exception as error:  # Whatever a foreign model makes of such a mask.
-                log.debug("%s takes no 4-D mask: %s", self.model.name, error)
-                return False
+            return self.read({"input_ids": self.ids.unsqueeze(0)})
+
+    def takes_masks(self, plain: Tensor) -> bool:
+        """Is the output the plain one where the mask hides nothing, and is it free of the features
+        where it hides them all? Some architectures take no mask for every pair of tokens, limit
+        what a token sees in a way of their own, or have layers that see past a mask."""
+        opened = torch.ones_like(self.end[0])
+        closed = torch.zeros_like(opened)
+        # Other tokens in the place of those that are hidden.
+        other = self.changed(ids=torch.where(self.owners < 0, self.ids, self.ids.flip(0)))
         near = 1e-3 if self.model.dtype in (torch.float32, torch.float64) else 5e-2
-        return torch.allclose(plain, gated, rtol=near, atol=near * float(plain.abs().max()))
+        largest = float(plain.abs().max())
+
+        def alike(a: Tensor, b: Tensor, near: float) -> bool:
+            return torch.allclose(a, b, rtol=near, atol=near * largest)
+
+        try:
+            with torch.no_grad():
+                if not alike(plain, self._gated(opened), near):
+                    return False
+                # The same operations on both, so rounding differs less than above.
+                return alike(self._gated(closed), other._gated(closed), near / 10)
+        except Exception as error:  # Whatever a foreign model makes of such a mask.
+            log.debug("%s takes no 4-D mask: %s", self.model.name, error)
+            return False
 
     def outputs(self, gates: Tensor) -> Tensor:
         """(m, n) gates → logits (m, classes), or log-probabilities of the answer (m, tokens)."""
@@ -165,7 +181,7 @@ class TextObjective(Objective):
         if self.absent == "masked":
             inputs = {
                 "input_ids": self.ids.expand(len(gates), -1),
-                "attention_mask": self._bias(each),
+                "attention_mask": self._masks(each),
             }
         else:
             embedded = self._embedded(self.ids)
@@ -177,7 +193,8 @@ class TextObjective(Objective):
 
     def attention(self) -> Tensor:
         """(n,): the attention that the feature's tokens get, mean over layers, heads and what
-        looks: the tokens that predict the answer, or the first token, which a classifier reads."""
+        looks: the tokens that predict the answer, or the token that a classifier reads, the first
+        one, or the last one of a causal model."""
         self.count_forwards(1)
         module = self.model.module
         before = module.config._attn_implementation
@@ -188,8 +205,9 @@ class TextObjective(Objective):
         finally:
             module.set_attn_implementation(before)
         mean = torch.stack([layer[0].mean(0) for layer in layers]).mean(0)
-        looks = mean[:1] if self.answer is None else mean[-len(self.answer.ids) - 1 : -1]
-        return self.summed(looks.mean(0))
+        if self.answer is None:
+            return self.summed(mean[-1 if self.causal else 0])
+        return self.summed(mean[-len(self.answer.ids) - 1 : -1].mean(0))
 
     def summed(self, each: Tensor) -> Tensor:
         """(tokens,) → (n,): the sum over every feature's tokens."""
@@ -223,16 +241,24 @@ class TextObjective(Objective):
             embedded: Tensor = self.model.module.get_input_embeddings()(ids)
         return embedded
 
-    def _bias(self, each: Tensor) -> Tensor:
+    def _masks(self, each: Tensor) -> Tensor | dict[str, Tensor]:
+        """(m, tokens) gates → the bias of all layers, or of each kind if their windows differ."""
+        count = len(self.ids)
+        windows = {kind: min(window or count, count) for kind, window in self.model.windows.items()}
+        biases = {window: self._bias(each, window) for window in set(windows.values())}
+        if len(biases) == 1:
+            return next(iter(biases.values()))
+        return {kind: biases[window] for kind, window in windows.items()}
+
+    def _bias(self, each: Tensor, window: int) -> Tensor:
         """(m, tokens) gates → (m, 1, tokens, tokens): what is added to the attention scores of
         every pair (who looks, at whom)."""
-        count = len(self.ids)
-        own = torch.eye(count, dtype=torch.bool, device=each.device)
-        bias = each.log()[:, None, None, :].expand(-1, 1, count, -1).masked_fill(own, 0)
-        if self.causal:
-            later = torch.ones(count, count, dtype=torch.bool, device=each.device).triu(1)
-            bias = bias.masked_fill(later, -torch.inf)
-        return bias.to(self.model.dtype)
+        places = torch.arange(len(self.ids), device=each.device)
+        back = places[:, None] - places
+        # As transformers counts: a causal window holds the token itself, another has two sides.
+        unseen = (back < 0) | (back >= window) if self.causal else back.abs() > window
+        bias = each.log()[:, None, None, :].expand(-1, 1, len(places), -1)
+        return bias.masked_fill(back == 0, 0).masked_fill(unseen, -torch.inf).to(self.model.dtype)
 
     def _deleted(self, gates: Tensor) -> Tensor:
         """Outputs for texts that are really shorter, one after the other."""

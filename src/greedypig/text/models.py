@@ -78,6 +78,15 @@ class TextModel:
         return [str(labels[i]) for i in range(len(labels))]
 
     @property
+    def windows(self) -> dict[str, int | None]:
+        """The kinds of its layers, and how far each looks: a sliding window's size, None for all
+        tokens. Where the config names no kinds, all layers are alike."""
+        config = self.module.config.get_text_config()
+        kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
+        window = getattr(config, "sliding_window", None)
+        return {kind: window if kind == "sliding_attention" else None for kind in kinds}
+
+    @property
     def chats(self) -> bool:
         """Does its tokenizer have a template for chats?"""
         return getattr(self.tokenizer, "chat_template", None) is not None
@@ -86,12 +95,12 @@ class TextModel:
         """A digest of its weights and settings."""
         return fingerprint(self.module)
 
-    def outputs(self, last: int | None = None, **inputs: Tensor) -> Tensor:
+    def outputs(self, last: int | None = None, **inputs: Any) -> Tensor:
         """Logits: (rows, classes), or of the last tokens (rows, last, vocabulary)."""
         if self.kind == "language model":
-            inputs["use_cache"] = False  # type: ignore[assignment]
+            inputs["use_cache"] = False
             if "logits_to_keep" in inspect.signature(self.module.forward).parameters:
-                inputs["logits_to_keep"] = last  # type: ignore[assignment]
+                inputs["logits_to_keep"] = last
         logits: Tensor = self.network(**inputs).logits
         return logits if last is None else logits[:, -last:]
 
