@@ -120,7 +120,7 @@ class GreedyPIG(InRounds):
     rounds: how many (default 20, or 100 with one step). per_round: features of each round.
     schedule: "geometric" (the last round takes `ratio` times the first), "equal", "measured" (as
         many as raise G by half of their score), or a list.
-    tolerance: double the first round's nodes until its scores' sum is right to this share (`gp.IG`).
+    tolerance: double the first round's nodes until its scores add up to this share (`gp.IG`).
     """
 
     steps: int = 5
