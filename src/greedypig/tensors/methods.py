@@ -12,9 +12,10 @@
 - Rows in Captum's interface: 10 rounds of 5 Gauss–Legendre nodes, Captum's own rule.
 - Columns of a table: one column a round, 5 midpoints. There are few features, and copies must not
   be taken together.
-- Features of a text: 6 measured rounds of 6 nodes that crowd at 0, where attention is steep; for a
-  two-sided objective, where both ends of the path are steep, at both. Some models change within a
-  short part of the path: nodes are doubled until the scores sum to the rise of G within 5 %.
+- Features of a text: 6 measured rounds of 6 nodes that crowd at 0, where attention is steep. Some
+  models change within a short part of the path: the first round's nodes are doubled until its
+  scores sum to the rise of G within 5 %. For a two-sided objective, where both ends of the path are
+  steep and a node costs twice as much, 8 nodes that crowd at both.
 - Anything else: `GreedyPIG()`, 20 geometric rounds of 5 midpoints. Algorithm 1 for 100 gradients.
 """
 
@@ -55,7 +56,7 @@ FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
 FOR_SOME_MESSAGES = replace(FOR_MESSAGES, rounds=33)
 FOR_CAPTUM = GreedyPIG(rounds=10, steps=5, rule="gauss-legendre")
 FOR_TEXTS = GreedyPIG(rounds=6, steps=6, rule="cubic", schedule="measured", tolerance=0.05)
-FOR_BOTH_SIDES_OF_TEXTS = replace(FOR_TEXTS, rule="smoothstep")
+FOR_BOTH_SIDES_OF_TEXTS = replace(FOR_TEXTS, steps=8, rule="smoothstep", tolerance=None)
 FOR_COLUMNS = GreedyPIG(per_round=1, steps=5, schedule="equal")
 
 
