@@ -121,6 +121,7 @@ def record(source: Source, a: gp.Attribution, files: Sequence[Path]) -> dict[str
             for d in [notes.document(i)]
         ],
         "twins": [list(pair) for pair in notes.twins],
+        "twin_shares": list(notes.twin_shares),
         "curve": {key: list(about.get(key, ())) for key in measured},
         "cautions": notes.cautions(),
         "method": a.method,
