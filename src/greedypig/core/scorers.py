@@ -63,22 +63,19 @@ class IG:
             )
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        scores = self._integral(objective, mask, self.quadrature)
-        if self.tolerance is None or objective.round > 0:
-            return scores
-        return self._refined(objective, mask, scores)
-
-    def _integral(self, objective: Objective, mask: Tensor, quadrature: Rule) -> Tensor:
         rest = rest_of(objective, mask)
-        nodes = mask.new_tensor(quadrature.nodes).unsqueeze(1)
-        weights = mask.new_tensor(quadrature.weights)
+        nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
+        weights = mask.new_tensor(self.quadrature.weights)
         total, size = torch.zeros_like(mask), objective.points
         for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
             part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
             step = objective.step + first
             total += objective.changed(step=step).gradient(path, weights[part])
-        return total * rest
+        scores = total * rest
+        if self.tolerance is None or objective.round > 0:
+            return scores
+        return self._refined(objective, mask, scores)
 
     def _refined(self, objective: Objective, mask: Tensor, scores: Tensor) -> Tensor:
         """The scores, with more nodes where their sum is not what it should be."""
@@ -95,7 +92,7 @@ class IG:
                 break
             more = midpoints if doubling else between_midpoints
             own = objective.changed(step=objective.step + steps)
-            finer = self._integral(own, mask, more(self.rule, steps))
+            finer = IG(rule=more(self.rule, steps))(own, mask)
             scores = torch.where(off.unsqueeze(1), (scores + finer) / 2, scores)
             steps *= 2
         return scores
