@@ -86,7 +86,7 @@ class IG:
         steps = self.steps
         for doubling in range(DOUBLINGS):
             # Where gains and losses cancel, the rise alone would ask for too much.
-            scale = torch.maximum((after - before).abs(), scores.abs().sum(1) / 4)
+            scale = torch.maximum((after - before).abs(), scores.abs().sum(1) / 20)
             off = (scores.sum(1) - (after - before)).abs() > self.tolerance * scale
             if not bool(off.any()):
                 break
