@@ -164,14 +164,14 @@ class Question:
 
 def sum_error(problem: TextProblem, a: gp.Attribution) -> Record:
     """How far the first round's scores are from their sum, G(all) − G(∅), as a share of it."""
-    if a.method != "greedy-pig" or not a.totals:
+    if a.method != "greedy-pig" or not a.totals or not problem.rise:
         return {}
     return {"sum_error": abs(a.totals[0] / problem.rise - 1)}
 
 
 def sum_remarks(methods: Sequence[Method], rows: Sequence[Record]) -> list[str]:
     """In how many cases the scores of the default method add up, as a sentence."""
-    own = [row["sum_error"] for row in rows if row["method"] == "greedy-pig"]
+    own = [r["sum_error"] for r in rows if r["method"] == "greedy-pig" and "sum_error" in r]
     if not own:
         return []
     title = next(method.title for method in methods if method.name == "greedy-pig")

@@ -303,7 +303,23 @@ class TestTolerance:
         hard = self.steep(0.013, 0.0005)
         for name in ("midpoint", "cubic", "smoothstep"):
             scorer = gp.IG(3, name, tolerance=1e-6)
-            assert self.total(hard, scorer)[1] <= scorer.cost
+            assert self.total(hard, scorer)[1] <= scorer.cost + scorer.extra_cost
+
+    def test_doubling_never_makes_the_sum_worse(self):
+        rough = gp.objective(lambda m: torch.sqrt(m.sum(1) + 1e-9) * 2, 4)  # Steep at its end.
+        for name in ("midpoint", "cubic", "smoothstep"):
+            errors = [
+                abs(self.total(rough, gp.IG(3, name, tolerance=t))[0] - 4.0) for t in (None, 0.001)
+            ]
+            assert errors[1] <= errors[0]
+
+    def test_only_the_first_round_s_budget_holds_the_doubling(self):
+        method = gp.GreedyPIG(per_round=1, steps=4, rule="midpoint", tolerance=0.9)
+        objective = gp.objective(lambda m: m.sum(1), 6)
+        a = gp.maximize(objective, method, stop=gp.Stop(gradients=20))
+        assert a.gradients_used == 20
+        with pytest.raises(gp.GreedyPigError, match="17"):
+            gp.maximize(objective, method, stop=gp.Stop(gradients=16))
 
     def test_rules_that_cannot_be_doubled_are_refused(self):
         with pytest.raises(gp.InvalidInput, match="can be doubled"):

@@ -126,11 +126,19 @@ def test_two_sides_by_default_crowd_at_both_ends_and_stop_when_reached():
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
-def test_scores_of_the_default_sum_to_the_rise_of_g(kind):
-    a = explain(kind=kind)
+@pytest.mark.parametrize("absent", ["masked", "embedding"])
+def test_scores_of_the_default_sum_to_the_rise_of_g(kind, absent):
+    a = explain(kind=kind, absent=absent)
     rise = a.full_value - float(a.values[0])
     scale = max(abs(rise), float(a.first_scores.abs().sum()) / 20)
     assert abs(a.totals[0] - rise) <= 0.05 * scale + 1e-4
+
+
+def test_scores_of_a_counterfactual_add_up_too():
+    a = explain(objective="counterfactual", features="sentences")
+    assert a.settings["rule"] == "smoothstep"
+    rise = a.full_value - float(a.values[0])
+    assert a.totals[0] == pytest.approx(rise, rel=0.06, abs=1e-3)
 
 
 def test_with_a_budget_of_gradients_nodes_are_not_doubled():

@@ -40,7 +40,7 @@ class InRounds:
     per_round: features of each round, Algorithm 1's z; with rounds = R only R · z are selected.
     schedule: "geometric" (the last round takes `ratio` times the first), "equal", "measured", or a
         list. A measured round takes the next best feature as long as each raises G by half of its
-        score, at one value each; the last round takes the rest.
+        score; each that is tried costs one value. The last round takes the rest.
     """
 
     rounds: int | None = None
@@ -54,7 +54,8 @@ class InRounds:
         if isinstance(self.schedule, str) and self.schedule in SCHEDULES:
             if self.schedule == MEASURED and self.per_round is not None:
                 raise InvalidInput(
-                    f"Expected no per_round beside schedule={MEASURED!r} (got {self.per_round})."
+                    f"Expected no per_round beside schedule={MEASURED!r} (got {self.per_round}). "
+                    "Try schedule='equal'."
                 )
             return
         if isinstance(self.schedule, str) or not hasattr(self.schedule, "__iter__"):
@@ -120,7 +121,8 @@ class GreedyPIG(InRounds):
     rounds: how many (default 20, or 100 with one step). per_round: features of each round.
     schedule: "geometric" (the last round takes `ratio` times the first), "equal", "measured" (as
         many as raise G by half of their score), or a list.
-    tolerance: double the first round's nodes until its scores add up to this share (`gp.IG`).
+    tolerance: double the first round's nodes until the sum of its scores is wrong by at most this
+        share (`gp.IG`).
     """
 
     steps: int = 5

@@ -25,7 +25,7 @@ from .numbers import check_count, whole
 from .objective import as_objective
 from .rounds import State
 from .rounds import rounds as algorithm_1
-from .scorers import cost_of
+from .scorers import cost_of, first_cost_of
 from .stopping import Stop, StopReason, as_stop
 
 MOST_SUBSETS = 20_000_000
@@ -74,7 +74,8 @@ class Run:
         """Does a round take as many features as raise G enough?"""
         if b > 1 and (self.stop.gain or self._measures or resume is not None):
             raise InvalidInput(
-                f"Expected one problem for gain=True, schedule='measured' or resume (got {b})."
+                f"Expected one problem for gain=True, schedule='measured' or resume (got {b}). "
+                "Try one after the other."
             )
         if self._measures and self.features.kind == "windows":
             raise InvalidInput(
@@ -118,13 +119,12 @@ class Run:
                         self.objective, self.scorer, self.features, self.schedule, self.state
                     )
                     state = next(states, None)
+                    if state is not None and self._measures:
+                        state = self._measured(state)
             except NonFinite as error:
                 error.so_far = tuple(self.results(measure=False))
                 raise
             self.gradients_used += self.objective.gradients_used - before
-            if state is not None and self._measures:
-                with torch.inference_mode(False):
-                    state = self._measured(state)
             if state is not None and self.stop.gain:
                 state = self._gaining(state)
             if state is not None:
@@ -236,7 +236,8 @@ class Run:
 
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
-        cost = cost_of(self.scorer) * self.objective.lines * self.objective.sides
+        own = cost_of(self.scorer) if self.state.picks else first_cost_of(self.scorer)
+        cost = own * self.objective.lines * self.objective.sides
         return cost or -(-self.gradients_used // max(1, len(self.state.picks)))
 
     def _measured(self, state: State) -> State:

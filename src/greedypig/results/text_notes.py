@@ -34,6 +34,8 @@ COLUMNS = {
 """What methods are compared by on a text: the heading of a column, and the format of its numbers.
 The first two are areas under G over the share of features, best first: only these present, and all
 but these. Enough is the smallest number of best features that reaches the output."""
+COMPLETE = 0.1
+"""Scores whose sum is off by more than this share are doubted."""
 NEARLY = 0.8
 """A feature with this share of another one's effect says the same."""
 LEVELS = 5
@@ -121,6 +123,8 @@ class TextNotes:
     little to it."""
     twin_shares: tuple[float, ...] = ()
     """The share of the selected feature's effect that each twin has alone."""
+    sum_error: float | None = None
+    """How far the first round's scores are from adding up, as a share of the rise of G."""
     documents: tuple[tuple[str, int, int], ...] = ()
     """(name, start, end) of the documents of a context that have a name."""
     order: tuple[int, ...] = ()
@@ -309,6 +313,11 @@ class TextNotes:
             )
         elif self.needs_nothing:
             lines.append("The output hardly depends on the text; an order of features says little.")
+        if self.sum_error is not None and self.sum_error > COMPLETE and not self.needs_nothing:
+            lines.append(
+                f"The scores add up to the rise of the output only within "
+                f"{percent(self.sum_error)}: trust their order more than their sizes."
+            )
         only = self.at(self.only, self.enough or -1)
         gone = self.at(self.deleted, self.enough or -1)
         if only is not None and gone is not None and self.absent != "deleted":

@@ -14,8 +14,9 @@
   be taken together.
 - Features of a text: 6 measured rounds of 6 nodes that crowd at 0, where attention is steep. Some
   models change within a short part of the path: the first round's nodes are doubled until its
-  scores sum to the rise of G within 5 %. For a two-sided objective, where both ends of the path are
-  steep and a node costs twice as much, 8 nodes that crowd at both.
+  scores sum to the rise of G within 5 %. A counterfactual, which removes the text, has nodes that
+  crowd at both ends; embeddings, which are not steep, take midpoints. For a two-sided objective,
+  where both ends are steep and a node costs twice as much, 8 nodes that crowd at both.
 - Anything else: `GreedyPIG()`, 20 geometric rounds of 5 midpoints. Algorithm 1 for 100 gradients.
 """
 
@@ -116,8 +117,14 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
 def without_tolerance(method: Method) -> Method:
     """The method with as many nodes as it says, whatever its scores sum to."""
     own: Any = method
-    refined = getattr(method, "tolerance", None) is not None
-    return replace(own, tolerance=None) if refined else method
+    knobs = getattr(method, "__dataclass_fields__", {})
+    if "tolerance" in knobs and own.tolerance is not None:
+        own = replace(own, tolerance=None)
+    for inner in ("scorer", "one_shot"):  # Of SmoothIG, of Greedy.
+        if inner in knobs and (scorer := getattr(own, inner)) is not without_tolerance(scorer):
+            own = replace(own, **{inner: without_tolerance(scorer)})
+    result: Method = own
+    return result
 
 
 def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) -> InRounds:

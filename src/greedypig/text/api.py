@@ -104,7 +104,7 @@ def explain_text(
         provenance = problem.provenance()
         run = Run(
             problem.maximised,
-            _default(sides, stop) if method is None else method,
+            _default(problem, stop) if method is None else method,
             features=Elements(problem.objective.n, prompt.names),
             k=k,
             stop=stop,
@@ -125,9 +125,13 @@ def explain_text(
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
 
-def _default(sides: int, stop: Stop | None) -> GreedyPIG:
+def _default(problem: TextProblem, stop: Stop | None) -> GreedyPIG:
     """What method=None takes."""
-    method = FOR_TEXTS if sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
+    method = FOR_TEXTS if problem.maximised.sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
+    if problem.objective.absent.endswith("embedding"):
+        method = replace(method, rule="midpoint")
+    elif problem.objective.removes:
+        method = replace(method, rule="smoothstep")
     if as_stop(stop).gradients is not None:
         return without_tolerance(method)  # So that a round's cost is known.
     return method
@@ -330,10 +334,12 @@ class TextProblem:
             room -= int((owners == feature).sum())
             fits += room >= 0
         names = self.prompt.features
+        advice = {"documents": "fewer documents", "messages": "fewer messages"}.get(
+            names, "text=gp.truncate_text(model, text), which keeps whole sentences"
+        )
         raise InvalidInput(
             f"Expected at most {limit:,} tokens, which {self.model.name} takes (got {count:,}). "
-            f"The first {fits:,} of {len(self.prompt.spans):,} {names} fit. Try "
-            "text=gp.truncate_text(model, text), which keeps whole sentences."
+            f"The first {fits:,} of {len(self.prompt.spans):,} {names} fit. Try {advice}."
         )
 
 
@@ -357,6 +363,8 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     facts["without"] = problem.values([order[count:] for count in counts])
     twins = twins_of(a, problem, enough) if enough else []
     facts |= {"twins": [[j, i] for j, i, _ in twins], "twin_shares": [s for _, _, s in twins]}
+    if a.settings.get("tolerance") and a.totals and (rise := a.full_value - float(a.values[0])):
+        facts["sum_error"] = abs(a.totals[0] / rise - 1)
     a = a.with_notes(facts)
     notes = TextNotes.of(a)
     for caution in notes.cautions() if notes is not None else ():
@@ -430,4 +438,9 @@ def truncate_text(model: Any, text: str, *, tokenizer: Any = None) -> str:
         if len(part.ids(text_model)) > room:
             break
         kept = text[:end]
+    if text.strip() and not kept:
+        raise InvalidInput(
+            f"Expected a first sentence that fits {text_model.name} (got one of more than {room:,} "
+            "tokens). Try a shorter text."
+        )
     return kept

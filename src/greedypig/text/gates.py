@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, did_you_mean
+from ..core.numbers import whole
 from ..core.objective import Objective
 from .models import TextModel
 from .prompt import Prompt, sentences
@@ -322,7 +323,7 @@ def _part(text: str, part: Any) -> tuple[int, int]:
         if start >= 0 and part.strip():
             return start, start + len(part)
         raise InvalidInput(f"Expected target to stand in the answer {text!r} (got {part!r}).")
-    spans = sentences(text)
+    spans, part = sentences(text), whole(part)
     if type(part) is int and 0 <= part < len(spans):
         return spans[part]
     raise InvalidInput(
