@@ -19,7 +19,7 @@ from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.wording import count
-from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS, within, without_tolerance
+from ..tensors.methods import choose_for_text, within, without_tolerance
 from ..text import models
 from ..text.api import LONGEST_ANSWER
 from ..text.gates import answer_of
@@ -284,8 +284,12 @@ class Question:
         if name in (None, "greedy-pig"):
             if name is None and not knobs and args.budget is None:
                 return None
-            both = str(args.objective).startswith("two-sided")
-            method: Any = FOR_BOTH_SIDES_OF_TEXTS if both else FOR_TEXTS
+            asked = str(args.objective)
+            method: Any = choose_for_text(
+                two_sided=asked.startswith("two-sided"),
+                absent=args.absent,
+                removing=asked.endswith("counterfactual"),
+            )
         else:
             method = gp.IG(48, "cubic") if name == "ig" else as_method(name)
         method = with_knobs(method, **knobs)
@@ -320,10 +324,6 @@ class Question:
         with wrong_command():
             if source.context is None and isinstance(text, str):
                 kept = gp.truncate_text(self.model, text)
-                if not kept:
-                    raise UsageError(
-                        "Expected a first sentence that fits the model (got a longer)."
-                    )
                 if len(kept) < len(text.rstrip()):
                     share = f"{len(kept):,} of {len(text):,} characters"
                     self.terminal.note(f"{source.name}: only the first {share} fit the model.")

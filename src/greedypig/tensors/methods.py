@@ -70,6 +70,15 @@ def choose(layout: Layout, objective: str) -> InRounds:
     return GreedyPIG()
 
 
+def choose_for_text(*, two_sided: bool, absent: str, removing: bool) -> GreedyPIG:
+    """What method=None takes for a text whose features are absent in this way; removing: does the
+    path lead away from the text, as a counterfactual's?"""
+    method = FOR_BOTH_SIDES_OF_TEXTS if two_sided else FOR_TEXTS
+    if absent.endswith("embedding"):
+        return replace(method, rule="midpoint")
+    return replace(method, rule="smoothstep") if removing else method
+
+
 def is_photo(layout: Layout) -> bool:
     """Is the input a picture of the kind that the default for photos was studied on?"""
     shape = layout.shapes[0]
@@ -146,6 +155,7 @@ __all__ = [
     "SequentialGradient",
     "TwoSidedPIG",
     "choose",
+    "choose_for_text",
     "is_photo",
     "refuse_knobs",
     "within",

@@ -24,7 +24,7 @@ from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.storage import load
 from ..results.text_notes import NEARLY, TextNotes
-from ..tensors.methods import FOR_BOTH_SIDES_OF_TEXTS, FOR_TEXTS, without_tolerance
+from ..tensors.methods import choose_for_text, without_tolerance
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
 from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
@@ -127,11 +127,8 @@ def explain_text(
 
 def _default(problem: TextProblem, stop: Stop | None) -> GreedyPIG:
     """What method=None takes."""
-    method = FOR_TEXTS if problem.maximised.sides == 1 else FOR_BOTH_SIDES_OF_TEXTS
-    if problem.objective.absent.endswith("embedding"):
-        method = replace(method, rule="midpoint")
-    elif problem.objective.removes:
-        method = replace(method, rule="smoothstep")
+    g, both = problem.objective, problem.maximised.sides == 2
+    method = choose_for_text(two_sided=both, absent=g.absent, removing=g.removes)
     if as_stop(stop).gradients is not None:
         return without_tolerance(method)  # So that a round's cost is known.
     return method
