@@ -257,75 +257,60 @@ def test_a_rule_of_one_s_own_is_followed():
     assert a.gradients_used == 2
 
 
-class TestTolerance:
-    """Nodes are doubled until the scores add up to the rise of g."""
+class TestCompleteSums:
+    """complete=True: the nodes' weights are changed so that the scores sum to the rise of G."""
 
-    @staticmethod
-    def steep(place=0.1, width=0.02):
-        """g rises by 3 within a short part of the path, and by Σ m / 4 along all of it."""
+    def steep(self, place=0.1, width=0.02):
+        """g rises by 3 within a short part of the path, and by Σ m_i · i / 4 along all of it."""
+        slope = torch.arange(4.0) / 4
         return gp.objective(
-            lambda m: 3 * torch.sigmoid((m.mean(1) - place) / width) + m.sum(1) / 4, 4
+            lambda m: 3 * torch.sigmoid((m.mean(1) - place) / width) + (m * slope).sum(1), 4
         )
 
-    def total(self, objective, scorer):
-        run = gp.rounds(objective, scorer)
-        next(run)
-        return run.state.totals[0][0], run.gradients_used
+    def scores(self, objective, scorer):
+        return scorer(objective, torch.zeros(1, 4))[0]
 
-    def test_a_steep_path_takes_more_nodes_until_the_sum_is_right(self):
-        objective = self.steep()
+    def rise(self, objective):
         ends = objective.values(torch.tensor([[[0.0] * 4, [1.0] * 4]]))[0]
-        rise = float(ends[1] - ends[0])
-        few, _ = self.total(objective, gp.IG(4, "midpoint"))
-        assert abs(few / rise - 1) > 0.1
-        refined, used = self.total(objective, gp.IG(4, "midpoint", tolerance=0.05))
-        assert abs(refined / rise - 1) <= 0.05
-        assert used in (4 + 5, 4 + 5 + 8)
+        return float(ends[1] - ends[0])
 
-    def test_a_smooth_path_takes_no_more(self):
+    def test_few_nodes_on_a_steep_path_sum_to_the_rise(self):
+        objective = self.steep()
+        plain = self.scores(objective, gp.IG(6, "cubic"))
+        complete = self.scores(objective, gp.IG(6, "cubic", complete=True))
+        assert abs(float(plain.sum()) / self.rise(objective) - 1) > 0.1
+        assert float(complete.sum()) == pytest.approx(self.rise(objective), rel=1e-5)
+
+    def test_each_score_comes_nearer_to_the_integral(self):
+        objective = self.steep()
+        true = self.scores(objective, gp.IG(400, "cubic"))
+        errors = [
+            float((self.scores(objective, gp.IG(6, "cubic", complete=c)) - true).abs().sum())
+            for c in (False, True)
+        ]
+        assert errors[1] < errors[0] / 2
+
+    def test_a_sum_that_is_right_changes_nothing(self):
         flat = gp.objective(lambda m: (m * torch.arange(4.0)).sum(1), 4)
-        assert self.total(flat, gp.IG(4, "cubic", tolerance=0.01)) == (pytest.approx(6.0), 4)
+        complete = self.scores(flat, gp.IG(4, "cubic", complete=True))
+        assert torch.allclose(complete, torch.arange(4.0), atol=1e-6)
 
-    def test_problems_side_by_side_are_refined_each_for_itself(self):
-        def value(points, problems):
-            steep = 3 * torch.sigmoid((points.mean(1) - 0.1) / 0.02)
-            return torch.where(problems == 0, steep, points.sum(1))
+    def test_a_rise_that_all_nodes_miss_stays_visible_in_the_sum(self):
+        missed = self.steep(0.013, 0.0005)
+        scores = self.scores(missed, gp.IG(3, "midpoint", complete=True))
+        assert float(scores.sum()) < 0.7 * self.rise(missed)
 
-        zeros = torch.zeros(1, 2, 4)
-        both = Objective(value, zeros, zeros + 1)
-        scorer = gp.IG(4, "midpoint", tolerance=0.05)
-        scores = scorer(both, torch.zeros(2, 4))
-        alone = gp.IG(4, "midpoint")(both, torch.zeros(2, 4))
-        assert not torch.allclose(scores[0], alone[0])
-        assert torch.equal(scores[1], alone[1])
+    def test_every_round_of_greedy_pig_sums_to_what_is_left(self):
+        objective = self.steep()
+        method = gp.GreedyPIG(per_round=1, steps=6, rule="cubic", complete=True)
+        a = gp.maximize(objective, method)
+        left = [a.full_value - float(value) for value in a.values[:-1]]
+        assert list(a.totals) == pytest.approx(left, rel=1e-4, abs=1e-5)
+        assert a.gradients_used == 4 * 6
 
-    def test_nodes_never_exceed_what_the_scorer_says_it_costs(self):
-        hard = self.steep(0.013, 0.0005)
-        for name in ("midpoint", "cubic", "smoothstep"):
-            scorer = gp.IG(3, name, tolerance=1e-6)
-            assert self.total(hard, scorer)[1] <= scorer.cost + scorer.extra_cost
-
-    def test_doubling_never_makes_the_sum_worse(self):
-        rough = gp.objective(lambda m: torch.sqrt(m.sum(1) + 1e-9) * 2, 4)  # Steep at its end.
-        for name in ("midpoint", "cubic", "smoothstep"):
-            errors = [
-                abs(self.total(rough, gp.IG(3, name, tolerance=t))[0] - 4.0) for t in (None, 0.001)
-            ]
-            assert errors[1] <= errors[0]
-
-    def test_only_the_first_round_s_budget_holds_the_doubling(self):
-        method = gp.GreedyPIG(per_round=1, steps=4, rule="midpoint", tolerance=0.9)
-        objective = gp.objective(lambda m: m.sum(1), 6)
-        a = gp.maximize(objective, method, stop=gp.Stop(gradients=20))
-        assert a.gradients_used == 20
-        with pytest.raises(gp.GreedyPigError, match="17"):
-            gp.maximize(objective, method, stop=gp.Stop(gradients=16))
-
-    def test_rules_that_cannot_be_doubled_are_refused(self):
-        with pytest.raises(gp.InvalidInput, match="can be doubled"):
-            gp.IG(4, "gauss-legendre", tolerance=0.05)
-        with pytest.raises(gp.InvalidInput, match="tolerance"):
-            gp.GreedyPIG(tolerance=-1)
+    def test_a_switch_is_true_or_false(self):
+        with pytest.raises(gp.InvalidType, match="complete"):
+            gp.GreedyPIG(complete=0.05)
 
 
 class TestMeasuredRounds:

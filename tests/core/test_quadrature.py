@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 import greedypig as gp
-from greedypig.core.quadrature import PATHS, RULES, between_midpoints, midpoints, rule
+from greedypig.core.quadrature import RULES, completed, rule
 
 STEPS = [1, 2, 3, 4, 7, 20, 50, 333]
 
@@ -111,27 +112,43 @@ def test_gauss_radau_by_hand():
     assert three.weights == pytest.approx(weights, abs=1e-15)
 
 
-@pytest.mark.parametrize("name", PATHS)
-@pytest.mark.parametrize("steps", [1, 2, 5])
-def test_midpoints_and_the_points_between_make_the_finer_rule(name, steps):
-    """t⁶ on the path t(u): both rules average to trapezoids of 2 · steps intervals in u."""
-    path, speed = PATHS[name]
-    cells = 2 * steps
-    ends = [k / cells for k in range(cells + 1)]
-    heights = [speed(u) * path(u) ** 6 for u in ends]
-    expected = (sum(heights) - (heights[0] + heights[-1]) / 2) / cells
+class TestCompleted:
+    """Weights that make Σ_k weights_k · slopes_k the rise, changed by the least squares."""
 
-    def unscaled(made, places):
-        weight = sum(w * speed(u) for u, w in places)  # What scaled the weights to 1.
-        return integral(lambda t: t**6, made) * weight / steps
+    weights, slopes = torch.tensor([0.2, 0.3, 0.5]), torch.tensor([[5.0, 2.0, 1.0]])
 
-    middles = [((k + 0.5) / steps, 1.0) for k in range(steps)]
-    between = [(k / steps, 0.5 if k in (0, steps) else 1.0) for k in range(steps + 1)]
-    if sum(w * speed(u) for u, w in between) == 0:
-        pytest.skip("One interval of the smooth step has no inner end.")
-    parts = [unscaled(midpoints(name, steps), middles)]
-    parts.append(unscaled(between_midpoints(name, steps), between))
-    assert sum(parts) / 2 == pytest.approx(expected, abs=1e-12)
+    def test_the_sum_is_the_rise(self):
+        own = completed(self.weights, self.slopes, torch.tensor([2.5]))
+        assert float((own * self.slopes).sum()) == pytest.approx(2.5)
+
+    def test_weights_whose_sum_is_right_stay_as_they_are(self):
+        own = completed(self.weights, self.slopes, torch.tensor([2.1]))
+        assert torch.allclose(own[0], self.weights)
+
+    def test_no_other_change_is_smaller(self):
+        """Changes along every direction that keeps the sum are larger in their squares."""
+        own = completed(self.weights, self.slopes, torch.tensor([2.5]))[0]
+        change = own / self.weights - 1
+        parts = self.weights * self.slopes[0]
+        for other in torch.randn(20, 3, generator=torch.Generator().manual_seed(0)):
+            aside = other - parts * (other @ parts) / (parts @ parts)
+            assert (change + 0.01 * aside).square().sum() >= change.square().sum()
+
+    @pytest.mark.parametrize("rise", [100.0, -100.0])
+    def test_no_weight_turns_negative_or_more_than_doubles(self, rise):
+        own = completed(self.weights, self.slopes, torch.tensor([rise]))[0]
+        assert bool((own >= 0).all())
+        assert bool((own <= 2 * self.weights + 1e-6).all())
+
+    def test_flat_paths_keep_their_weights(self):
+        own = completed(self.weights, torch.zeros(1, 3), torch.tensor([1.0]))
+        assert torch.equal(own[0], self.weights)
+
+    def test_problems_side_by_side_have_weights_of_their_own(self):
+        slopes, rise = torch.cat([self.slopes, 2 * self.slopes]), torch.tensor([2.5, 4.2])
+        own = completed(self.weights, slopes, rise)
+        assert (own * slopes).sum(1).tolist() == pytest.approx([2.5, 4.2])
+        assert torch.allclose(own[1], self.weights)
 
 
 def test_either_spelling_of_gauss_legendre_is_the_same_rule():

@@ -87,10 +87,3 @@ def test_a_cut_method_pays_no_more(budget, name):
     a = gp.explain(model, x, method=method)
     assert a.method == name
     assert 0.6 * budget <= a.gradients_used <= budget
-
-
-def test_a_budget_drops_the_tolerance_wherever_it_is():
-    refined = gp.IG(6, tolerance=0.05)
-    assert within(gp.SmoothIG(refined, samples=5), 100).cost <= 100
-    assert within(gp.Greedy(refined), 48).one_shot.tolerance is None
-    assert within(gp.GreedyPIG(tolerance=0.05), 48).tolerance is None

@@ -127,25 +127,17 @@ def test_two_sides_by_default_crowd_at_both_ends_and_stop_when_reached():
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
 @pytest.mark.parametrize("absent", ["masked", "embedding"])
-def test_scores_of_the_default_sum_to_the_rise_of_g(kind, absent):
-    a = explain(kind=kind, absent=absent)
-    rise = a.full_value - float(a.values[0])
-    scale = max(abs(rise), float(a.first_scores.abs().sum()) / 20)
-    assert abs(a.totals[0] - rise) <= 0.05 * scale + 1e-4
+@pytest.mark.parametrize("objective", [None, gp.two_sided()])
+def test_scores_of_the_default_sum_to_the_rise_of_g(kind, absent, objective):
+    a = explain(kind=kind, absent=absent, objective=objective)
+    assert a.settings["complete"]
+    assert a.totals[0] == pytest.approx(a.full_value - float(a.values[0]), rel=0.01, abs=1e-4)
 
 
 def test_scores_of_a_counterfactual_add_up_too():
     a = explain(objective="counterfactual", features="sentences")
     assert a.settings["rule"] == "smoothstep"
-    rise = a.full_value - float(a.values[0])
-    assert a.totals[0] == pytest.approx(rise, rel=0.06, abs=1e-3)
-
-
-def test_with_a_budget_of_gradients_nodes_are_not_doubled():
-    a = explain(kind="llama", stop=gp.Stop(gradients=13))
-    assert a.gradients_used == 12
-    assert a.settings["tolerance"] is None
-    assert explain(kind="llama").settings["tolerance"] == 0.05
+    assert a.totals[0] == pytest.approx(a.full_value - float(a.values[0]), rel=0.01, abs=1e-4)
 
 
 class Sets:
@@ -406,7 +398,8 @@ def test_a_folder_of_another_kind_of_model(tmp_path):
 
 def test_deletion_has_no_gradients():
     with pytest.raises(gp.NotDifferentiable, match="leave-one-out"):
-        explain(absent="deleted")
+        explain(absent="deleted", method="ig")
+    assert explain(absent="deleted").method == "marginal-gains"
     a = explain(absent="deleted", method="leave-one-out", features="sentences")
     assert a.about["deleted"] == pytest.approx(a.about["only"], abs=1e-6)
     assert explain(absent="deleted", method="marginal-gains", features="sentences").selected == 3

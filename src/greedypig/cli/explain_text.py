@@ -19,7 +19,7 @@ from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.wording import count
-from ..tensors.methods import choose_for_text, within, without_tolerance
+from ..tensors.methods import choose_for_text, pig_for_text, within
 from ..text import models
 from ..text.api import LONGEST_ANSWER
 from ..text.gates import answer_of
@@ -285,7 +285,8 @@ class Question:
             if name is None and not knobs and args.budget is None:
                 return None
             asked = str(args.objective)
-            method: Any = choose_for_text(
+            chosen = choose_for_text if name is None else pig_for_text
+            method: Any = chosen(
                 two_sided=asked.startswith("two-sided"),
                 absent=args.absent,
                 removing=asked.endswith("counterfactual"),
@@ -293,8 +294,6 @@ class Question:
         else:
             method = gp.IG(48, "cubic") if name == "ig" else as_method(name)
         method = with_knobs(method, **knobs)
-        if args.budget is not None or "steps" in knobs:  # Then the number of nodes is fixed.
-            method = without_tolerance(method)
         if args.budget is None or {"rounds", "steps"} & set(knobs):
             return method
         return within(method, args.budget)

@@ -97,10 +97,11 @@ class Attribution:
     layout: Layout
     """How values fold back into the caller's tensors."""
     first_scores: Tensor | None = None
-    """(features,) every score of the first round, where scores are integrals along the path to
-    everything, as those of integrated gradients are; `contributions` uses them."""
+    """(features,) every score of the first of several rounds, where scores are integrals along the
+    path to everything, as those of integrated gradients are, or marginal gains."""
     score_sums: Tensor | None = None
-    """(features,) every feature's scores summed over the rounds, with `first_scores`."""
+    """(features,) every feature's scores summed over the rounds, where scores are integrals;
+    `contributions` uses them."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)

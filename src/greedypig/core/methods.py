@@ -121,13 +121,13 @@ class GreedyPIG(InRounds):
     rounds: how many (default 20, or 100 with one step). per_round: features of each round.
     schedule: "geometric" (the last round takes `ratio` times the first), "equal", "measured" (as
         many as raise G by half of their score), or a list.
-    tolerance: double the first round's nodes until the sum of its scores is wrong by at most this
-        share (`gp.IG`).
+    complete: change the nodes' weights as little as possible so that a round's scores sum to
+        G(everything) − G(S) (`gp.IG`).
     """
 
     steps: int = 5
     rule: str | Rule = "midpoint"
-    tolerance: float | None = None
+    complete: bool = False
     name = "greedy-pig"
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class GreedyPIG(InRounds):
     @property
     def scorer(self) -> IG:
         """Integrated gradients."""
-        return IG(self.steps, self.rule, self.tolerance)
+        return IG(self.steps, self.rule, self.complete)
 
 
 @dataclass(frozen=True, kw_only=True)

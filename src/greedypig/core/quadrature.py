@@ -6,7 +6,7 @@ Every rule's weights sum to 1, so a constant is integrated exactly whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,24 +65,26 @@ PATHS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
 The nodes of "cubic" crowd at 0, for functions that are steep there; "smoothstep": at both ends."""
 
 
-def _along(name: str, places: Sequence[float], weights: Sequence[float]) -> Rule:
-    """Nodes t(u) at these places u; the weights are scaled to sum to 1."""
-    path, speed = PATHS[name]
-    own = [w * speed(u) for w, u in zip(weights, places, strict=True)]
-    kept = [(path(u), w / sum(own)) for u, w in zip(places, own, strict=True) if w > 0]
-    return Rule(tuple(t for t, _ in kept), tuple(w for _, w in kept))
-
-
 def midpoints(name: str, steps: int) -> Rule:
-    """One node in the middle of each of `steps` equal intervals of u."""
-    return _along(name, [(k + 0.5) / steps for k in range(steps)], [1.0] * steps)
+    """t(u) at the middle u of each of `steps` equal intervals; the weights sum to 1."""
+    path, speed = PATHS[name]
+    places = [(k + 0.5) / steps for k in range(steps)]
+    weights = [speed(u) for u in places]
+    return Rule(tuple(map(path, places)), tuple(w / sum(weights) for w in weights))
 
 
-def between_midpoints(name: str, steps: int) -> Rule:
-    """Nodes at the ends of the intervals of `midpoints`, by trapezoids. The mean of the two
-    integrals is the trapezoid rule in u with 2 · steps intervals."""
-    ends = [k / steps for k in range(steps + 1)]
-    return _along(name, ends, [0.5, *[1.0] * (steps - 1), 0.5])
+def completed(weights: Tensor, slopes: Tensor, rise: Tensor) -> Tensor:
+    """(s,) weights, (b, s) slopes dg/dt at the nodes, (b,) g(1) − g(0) → (b, s): weights with
+    Σ_k weights_k · slopes_k = rise.
+
+    Their relative changes are the smallest in least squares: change_k ∝ weights_k · slopes_k, so
+    the nodes at which g rises most change most. No weight turns negative or more than doubles:
+    where that is not enough, the nodes have missed the rise, and the sum stays wrong.
+    """
+    parts = weights * slopes
+    missing, size = rise - parts.sum(1), parts.square().sum(1)
+    change = parts * torch.where(size > 0, missing / size, 0).unsqueeze(1)
+    return weights * (1 + change / change.abs().amax(1, keepdim=True).clamp_min(1))
 
 
 def gauss_legendre(steps: int) -> Rule:

@@ -25,7 +25,7 @@ from .numbers import check_count, whole
 from .objective import as_objective
 from .rounds import State
 from .rounds import rounds as algorithm_1
-from .scorers import cost_of, first_cost_of
+from .scorers import cost_of
 from .stopping import Stop, StopReason, as_stop
 
 MOST_SUBSETS = 20_000_000
@@ -159,8 +159,9 @@ class Run:
         line = torch.stack([values.get(r, nan) for r in range(len(state.picks) + 1)], 1)
         ranking, everything = state.ranking().cpu(), values.get(full, nan)
         # Are the scores integrals along the path to everything? `contributions` needs to know.
-        integrals = getattr(self.scorer, "name", "") == "ig" and cost_of(self.scorer) > 1
-        integrals = integrals and len(self.schedule) > 1
+        several, scorer = len(self.schedule) > 1, getattr(self.scorer, "name", "")
+        integrals = several and scorer == "ig" and cost_of(self.scorer) > 1
+        gains = several and scorer == "marginal-gains"
         results = [
             Attribution(
                 order=ranking[b],
@@ -174,7 +175,7 @@ class Run:
                 seconds=self.seconds / self.objective.b,
                 stop=self.reason,
                 last_scores=state.last[b].cpu(),
-                first_scores=state.first[b].cpu() if integrals else None,
+                first_scores=state.first[b].cpu() if integrals or gains else None,
                 score_sums=state.sums[b].cpu() if integrals else None,
                 features=self.features,
                 layout=self.objective.layout,
@@ -236,8 +237,7 @@ class Run:
 
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
-        own = cost_of(self.scorer) if self.state.picks else first_cost_of(self.scorer)
-        cost = own * self.objective.lines * self.objective.sides
+        cost = cost_of(self.scorer) * self.objective.lines * self.objective.sides
         return cost or -(-self.gradients_used // max(1, len(self.state.picks)))
 
     def _measured(self, state: State) -> State:

@@ -19,12 +19,9 @@ from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
 from .features import Features
-from .numbers import check_knobs
+from .numbers import check_knobs, check_switch
 from .objective import Objective
-from .quadrature import PATHS, Rule, between_midpoints, midpoints, rule
-
-DOUBLINGS = 2
-"""How often `IG` doubles its nodes at most."""
+from .quadrature import Rule, completed, rule
 
 
 class Scorer(Protocol):
@@ -39,31 +36,23 @@ class Scorer(Protocol):
 class IG:
     """Integrated gradients: scores_i = Σ_k weights_k · ∂_i g(mask + nodes_k · (1 − mask)).
 
-    tolerance: nodes are doubled, at most DOUBLINGS times, until the sum of the scores differs from
-    g(1) − g(mask) by no more than this share of the larger one of |g(1) − g(mask)| and
-    Σ |scores| / 20; the nearest sum counts. For rules "midpoint", "cubic", "smoothstep". Of greedy
-    rounds only the first is refined: on later paths g changes little, and an order needs fewer
-    nodes than a sum.
+    complete: change the weights as little as possible so that the scores sum to g(1) − g(mask)
+    (`quadrature.completed`). It costs two values, and no gradient.
     """
 
     steps: int = 50
     rule: str | Rule = "midpoint"
-    tolerance: float | None = None
+    complete: bool = False
     name = "ig"
 
     def __post_init__(self) -> None:
         # A rule of one's own has its own number of nodes.
         object.__setattr__(self, "steps", len(self.quadrature))
-        if self.tolerance is None:
-            return
-        check_knobs(self, tolerance=(0, 1))
-        if self.rule not in PATHS:
-            raise InvalidInput(
-                f"Expected a rule whose nodes can be doubled, {', '.join(PATHS)}, beside tolerance "
-                f"(got {self.rule!r}). Try rule='cubic'."
-            )
+        check_switch("complete", self.complete)
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        if self.complete:
+            return self._completed(objective, mask)
         rest = rest_of(objective, mask)
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
@@ -73,47 +62,30 @@ class IG:
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
             step = objective.step + first
             total += objective.changed(step=step).gradient(path, weights[part])
-        scores = total * rest
-        if self.tolerance is None or objective.round > 0:
-            return scores
-        return self._refined(objective, mask, scores)
+        return total * rest
 
-    def _refined(self, objective: Objective, mask: Tensor, scores: Tensor) -> Tensor:
-        """The scores, with more nodes where their sum is not what it should be."""
-        assert isinstance(self.rule, str)
-        assert self.tolerance is not None
-        ends = torch.stack([mask, mask + rest_of(objective, mask)], 1)
-        before, after = objective.values(ends).to(mask).unbind(1)
-        rise, steps, best = after - before, self.steps, scores
-        for doubling in range(DOUBLINGS):
-            # Where gains and losses cancel, the rise alone would ask for too much.
-            scale = torch.maximum(rise.abs(), scores.abs().sum(1) / 20)
-            off = (scores.sum(1) - rise).abs() > self.tolerance * scale
-            if not bool(off.any()):
-                break
-            more = midpoints if doubling else between_midpoints
-            own = objective.changed(step=objective.step + steps)
-            finer = IG(rule=more(self.rule, steps))(own, mask)
-            scores = torch.where(off.unsqueeze(1), (scores + finer) / 2, scores)
-            nearer = (scores.sum(1) - rise).abs() < (best.sum(1) - rise).abs()
-            best = torch.where(nearer.unsqueeze(1), scores, best)
-            steps *= 2
-        return best
+    def _completed(self, objective: Objective, mask: Tensor) -> Tensor:
+        """The scores with the weights that make their sum right: the gradient at each node is a
+        call of its own."""
+        rest, one = rest_of(objective, mask), mask.new_ones(1)
+        slopes = [
+            rest * objective.changed(step=objective.step + k).gradient(point.unsqueeze(1), one)
+            for k, point in enumerate(mask + node * rest for node in self.quadrature.nodes)
+        ]
+        each = torch.stack(slopes, 1)
+        ends = objective.values(torch.stack([mask, mask + rest], 1)).to(mask)
+        weights = mask.new_tensor(self.quadrature.weights)
+        own = completed(weights, each.sum(2), ends[:, 1] - ends[:, 0])
+        return (own.unsqueeze(1) @ each).squeeze(1)
 
     @property
     def cost(self) -> int:
         """One gradient for every node."""
         return self.steps
 
-    @property
-    def extra_cost(self) -> int:
-        """Gradients that doubling may add in the first round."""
-        # The first doubling adds the ends of the intervals, one more than there are nodes.
-        return 0 if self.tolerance is None else (2**DOUBLINGS - 1) * self.steps + 1
-
     @cached_property
     def quadrature(self) -> Rule:
-        """The nodes and weights; the first ones, where they are doubled."""
+        """The nodes and weights."""
         if isinstance(self.rule, Rule):
             return self.rule
         if not isinstance(self.rule, str):
@@ -351,11 +323,6 @@ def values_of(objective: Objective, sets: Tensor) -> Tensor:
         masks = objective.features.mask(part.flatten(0, 1)).view(*part.shape[:2], -1)
         values.append(objective.values(masks))
     return torch.cat(values, 1)
-
-
-def first_cost_of(scorer: Any) -> int:
-    """The most gradients of the first call, as far as the scorer says."""
-    return cost_of(scorer) + int(getattr(scorer, "extra_cost", 0))
 
 
 def cost_of(scorer: Any) -> int:

@@ -12,11 +12,11 @@
 - Rows in Captum's interface: 10 rounds of 5 Gauss–Legendre nodes, Captum's own rule.
 - Columns of a table: one column a round, 5 midpoints. There are few features, and copies must not
   be taken together.
-- Features of a text: 6 measured rounds of 6 nodes that crowd at 0, where attention is steep. Some
-  models change within a short part of the path: the first round's nodes are doubled until its
-  scores sum to the rise of G within 5 %. A counterfactual, which removes the text, has nodes that
-  crowd at both ends; embeddings, which are not steep, take midpoints. For a two-sided objective,
-  where both ends are steep and a node costs twice as much, 8 nodes that crowd at both.
+- Features of a text: 6 measured rounds of 5 nodes that crowd at 0, where attention is steep. Their
+  weights are completed, so that scores sum to the rise of G. A counterfactual, which removes the
+  text, has nodes that crowd at both ends; embeddings, which are not steep, take midpoints. For a
+  two-sided objective, where both ends are steep, 8 nodes that crowd at both. Texts that are really
+  deleted have no gradients: greedy by marginal gains.
 - Anything else: `GreedyPIG()`, 20 geometric rounds of 5 midpoints. Algorithm 1 for 100 gradients.
 """
 
@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
 from math import isqrt
-from typing import Any, TypeVar
+from typing import Any
 
 from ..core.errors import InvalidType, did_you_mean
 from ..core.layout import Layout
@@ -39,12 +39,11 @@ from ..core.methods import (
     TwoSidedPIG,
     scorer_of,
 )
-from ..core.scorers import IG, SmoothIG, cost_of
+from ..core.scorers import IG, MarginalGains, SmoothIG, cost_of
 from ..core.stopping import Stop
 from .pictures import is_picture
 from .steady import SteadyPIG
 
-Method = TypeVar("Method")
 COLOURS, LEAST_SIDE = 3, 128
 """A photo has so many channels and at least so many pixels a side: nothing else was studied, and
 a crop of less shows little."""
@@ -56,8 +55,8 @@ FOR_NODES = GreedyPIG(per_round=1, steps=20, rule="gauss-legendre")
 FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
 FOR_SOME_MESSAGES = replace(FOR_MESSAGES, rounds=33)
 FOR_CAPTUM = GreedyPIG(rounds=10, steps=5, rule="gauss-legendre")
-FOR_TEXTS = GreedyPIG(rounds=6, steps=6, rule="cubic", schedule="measured", tolerance=0.05)
-FOR_BOTH_SIDES_OF_TEXTS = replace(FOR_TEXTS, steps=8, rule="smoothstep", tolerance=None)
+FOR_TEXTS = GreedyPIG(rounds=6, steps=5, rule="cubic", schedule="measured", complete=True)
+FOR_BOTH_SIDES_OF_TEXTS = replace(FOR_TEXTS, steps=8, rule="smoothstep")
 FOR_COLUMNS = GreedyPIG(per_round=1, steps=5, schedule="equal")
 
 
@@ -70,9 +69,16 @@ def choose(layout: Layout, objective: str) -> InRounds:
     return GreedyPIG()
 
 
-def choose_for_text(*, two_sided: bool, absent: str, removing: bool) -> GreedyPIG:
-    """What method=None takes for a text whose features are absent in this way; removing: does the
-    path lead away from the text, as a counterfactual's?"""
+def choose_for_text(*, two_sided: bool, absent: str, removing: bool) -> GreedyPIG | MarginalGains:
+    """What method=None takes for a text; the arguments are those of `pig_for_text`."""
+    if absent == "deleted":
+        return MarginalGains()
+    return pig_for_text(two_sided=two_sided, absent=absent, removing=removing)
+
+
+def pig_for_text(*, two_sided: bool, absent: str, removing: bool) -> GreedyPIG:
+    """Greedy PIG for a text whose features are absent in this way; removing: does the path lead
+    away from the text, as a counterfactual's?"""
     method = FOR_BOTH_SIDES_OF_TEXTS if two_sided else FOR_TEXTS
     if absent.endswith("embedding"):
         return replace(method, rule="midpoint")
@@ -106,9 +112,8 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     Greedy methods with more than five steps a round take fewer rounds and steps in proportion. Then
     they take fewer rounds as long as there are as many as steps, then fewer of both. One-shot
     methods take fewer steps. stretch: about as many as that, also where the method takes fewer, for
-    a comparison at equal cost. Nodes are not doubled then: a tolerance is dropped.
+    a comparison at equal cost.
     """
-    method = without_tolerance(method)
     cost = cost_of(scorer_of(method))
     if cost == 0:
         return method
@@ -121,19 +126,6 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     if not hasattr(method, "steps") or (cost <= gradients and not stretch):
         return method
     return replace(method, steps=gradients)
-
-
-def without_tolerance(method: Method) -> Method:
-    """The method with as many nodes as it says, whatever its scores sum to."""
-    own: Any = method
-    knobs = getattr(method, "__dataclass_fields__", {})
-    if "tolerance" in knobs and own.tolerance is not None:
-        own = replace(own, tolerance=None)
-    for inner in ("scorer", "one_shot"):  # Of SmoothIG, of Greedy.
-        if inner in knobs and (scorer := getattr(own, inner)) is not without_tolerance(scorer):
-            own = replace(own, **{inner: without_tolerance(scorer)})
-    result: Method = own
-    return result
 
 
 def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) -> InRounds:
@@ -157,7 +149,7 @@ __all__ = [
     "choose",
     "choose_for_text",
     "is_photo",
+    "pig_for_text",
     "refuse_knobs",
     "within",
-    "without_tolerance",
 ]

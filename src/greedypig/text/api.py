@@ -16,15 +16,14 @@ from torch import Tensor
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, did_you_mean
 from ..core.features import Elements
-from ..core.methods import GreedyPIG
 from ..core.numbers import whole
 from ..core.run import ALL, Run
-from ..core.stopping import Stop, as_stop
+from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.storage import load
 from ..results.text_notes import NEARLY, TextNotes
-from ..tensors.methods import choose_for_text, without_tolerance
+from ..tensors.methods import choose_for_text
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
 from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
@@ -85,7 +84,7 @@ def explain_text(
         gp.two_sided(…) of any of these asks for necessity beside sufficiency.
     absent: "masked" (no other token sees the feature's tokens), "embedding", "mask-embedding",
         "pad-embedding", "zero-embedding", "mean-embedding", or "deleted" (no gradients).
-    method: None (rounds of 6 or more nodes that crowd at 0, until the output is reached), a name,
+    method: None (rounds of 5 nodes that crowd at 0, until the output is reached), a name,
         also "leave-one-out", "context-cite" and "attention", or a method such as gp.GreedyPIG(…).
     k, stop, seed: as in `gp.explain`.
     checkpoint: a file to which every round is saved; a run that finds it goes on from there.
@@ -104,7 +103,7 @@ def explain_text(
         provenance = problem.provenance()
         run = Run(
             problem.maximised,
-            _default(problem, stop) if method is None else method,
+            _default(problem) if method is None else method,
             features=Elements(problem.objective.n, prompt.names),
             k=k,
             stop=stop,
@@ -125,13 +124,10 @@ def explain_text(
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
 
-def _default(problem: TextProblem, stop: Stop | None) -> GreedyPIG:
+def _default(problem: TextProblem) -> Any:
     """What method=None takes."""
     g, both = problem.objective, problem.maximised.sides == 2
-    method = choose_for_text(two_sided=both, absent=g.absent, removing=g.removes)
-    if as_stop(stop).gradients is not None:
-        return without_tolerance(method)  # So that a round's cost is known.
-    return method
+    return choose_for_text(two_sided=both, absent=g.absent, removing=g.removes)
 
 
 class TextProblem:
@@ -360,7 +356,7 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     facts["without"] = problem.values([order[count:] for count in counts])
     twins = twins_of(a, problem, enough) if enough else []
     facts |= {"twins": [[j, i] for j, i, _ in twins], "twin_shares": [s for _, _, s in twins]}
-    if a.settings.get("tolerance") and a.totals and (rise := a.full_value - float(a.values[0])):
+    if a.settings.get("complete") and a.totals and (rise := a.full_value - float(a.values[0])):
         facts["sum_error"] = abs(a.totals[0] / rise - 1)
     a = a.with_notes(facts)
     notes = TextNotes.of(a)
