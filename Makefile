@@ -27,13 +27,17 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Tests run in two processes, each on one thread; more: make test JOBS=8.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
 # The inner loop: everything but the tests that start processes, train networks or draw pages.
 check: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # The whole.
 test: lint browser
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # Pages are tested in a real browser. Where there is none and it cannot be had, those tests skip.
 FIND_BROWSER := for b in chromium chromium-browser google-chrome; do \

@@ -1,6 +1,7 @@
-"""Texts: the cost of a gradient against a bare loop, peak memory, and a whole explanation.
+"""Texts: the cost of a gradient against a bare loop, peak memory, a whole explanation, and the
+error of few nodes.
 
-    python benchmarks/text.py [--tokens 1000] [--pairs 5] [--whole] [--write]
+    python benchmarks/text.py [--tokens 1000] [--pairs 5] [--whole] [--nodes 6] [--write]
 
 The bare loop builds the attention bias, calls the same model and takes the same gradient, without
 greedypig. Needs make assets ONLY="smollm2-135m-instruct imdb". Results: benchmarks/RESULTS-text.md.
@@ -14,7 +15,10 @@ import resource
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -24,13 +28,16 @@ from torch import Tensor
 import greedypig as gp
 from greedypig.text import models
 from greedypig.text.api import TextProblem
+from greedypig.text.gates import generated
 from greedypig.text.prompt import make_prompt
 
 sys.path.insert(0, os.fspath(Path(__file__).parents[1]))
-from reproduction.text.contexts import read_reviews, review_sentences
+from reproduction.text.contexts import KINDS, make_context, read_reviews, review_sentences
+from reproduction.text.problems import Question
 
 RESULTS = Path(__file__).parent / "RESULTS-text.md"
 MODEL = "smollm2-135m-instruct"
+TRUE_NODES, FEW_NODES = 32, (4, 5, 6, 8)
 FACT, QUESTION, ANSWER = "The kite costs 27 dollars.", "How much does the kite cost?", (
     "The kite costs 27 dollars."
 )  # fmt: skip
@@ -39,24 +46,24 @@ FACT, QUESTION, ANSWER = "The kite costs 27 dollars.", "How much does the kite c
 def context_of(model: models.TextModel, tokens: int) -> list[str]:
     """Sentences of reviews, with one fact among them: a prompt of at least so many tokens."""
     texts = review_sentences([text for text, _ in read_reviews(300)])
-    count = 2
+    number = 2
     while True:
-        context = [*texts[: count // 2], FACT, *texts[count // 2 : count]]
+        context = [*texts[: number // 2], FACT, *texts[number // 2 : number]]
         prompt = make_prompt(model, None, context, QUESTION, "documents")
         if len(prompt.ids(model)) >= tokens:
             return context
-        count += 1
+        number += 1
 
 
 def bare_gradient(problem: TextProblem, gate: float) -> Tensor:
     """One forward and backward of log p(answer) with respect to the gates, in plain torch."""
     g: Any = problem.objective
     gates = torch.full((1, g.n), gate, requires_grad=True)
-    count, said = len(g.ids), problem.answer.ids if problem.answer is not None else g.ids
-    own = torch.eye(count, dtype=torch.bool)
-    later = torch.ones(count, count, dtype=torch.bool).triu(1)
+    length, said = len(g.ids), problem.answer.ids if problem.answer is not None else g.ids
+    own = torch.eye(length, dtype=torch.bool)
+    later = torch.ones(length, length, dtype=torch.bool).triu(1)
     each = torch.cat([gates, torch.ones(1, 1)], 1)[:, g.owners].log()
-    bias = each[:, None, None, :].expand(-1, 1, count, -1).masked_fill(own, 0)
+    bias = each[:, None, None, :].expand(-1, 1, length, -1).masked_fill(own, 0)
     logits = problem.model.module(
         input_ids=g.ids[None],
         attention_mask=bias.masked_fill(later, -torch.inf),
@@ -111,16 +118,63 @@ def whole(model: models.TextModel, tokens: int) -> str:
     )
 
 
+def questions(model: models.TextModel) -> Iterator[Question]:
+    """Contexts that the model answers rightly, of every kind in turn; not those of the experiment
+    (seed 0)."""
+    texts = review_sentences([text for text, _ in read_reviews(3000)])
+    for number in count():
+        for kind in KINDS:
+            context = make_context(kind, 1, number, texts)
+            asked = {"context": context.sentences, "question": context.question}
+            prompt = make_prompt(model, None, *asked.values(), "documents")
+            said = context.answer_in(generated(model, prompt, 32)[2])
+            if context.is_right(said):
+                yield Question(model, said, "documents", **asked)
+
+
+def node_errors(model: models.TextModel, contexts: int) -> list[str]:
+    """How far the scores of few nodes are from those of many, with their weights as they are and
+    completed: mean and largest over the contexts."""
+    errors: dict[tuple[int, bool], list[tuple[float, float]]] = {}
+    for question in islice(questions(model), contexts):
+        problem = question.problem()
+        g, nothing = problem.objective, torch.zeros(1, problem.objective.n)
+        true = gp.IG(TRUE_NODES, "cubic", complete=True)(g, nothing)
+        for nodes in FEW_NODES:
+            for complete in (False, True):
+                scores = gp.IG(nodes, "cubic", complete)(g, nothing)
+                away = float((scores - true).abs().sum() / true.abs().sum())
+                off = abs(float(scores.sum()) / problem.rise - 1)
+                errors.setdefault((nodes, complete), []).append((away, off))
+    rows = [
+        f"| {nodes} | {'completed' if complete else 'as they are'} | "
+        + " | ".join(f"{fmean(each):.3f} | {max(each):.3f}" for each in zip(*pairs, strict=True))
+        + " |"
+        for (nodes, complete), pairs in errors.items()
+    ]
+    head = "| nodes | weights | error of the scores | largest | error of their sum | largest |"
+    return [
+        f"{contexts} contexts; Σ |scores − those of {TRUE_NODES} nodes| / Σ |those|.",
+        "",
+        head,
+        "|---:|---|---:|---:|---:|---:|",
+        *rows,
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=1000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--whole", action="store_true", help="only a whole explanation")
+    parser.add_argument("--nodes", type=int, metavar="N", help="only few nodes, on N contexts")
     parser.add_argument("--write", action="store_true", help=f"add to {RESULTS.name}")
     args = parser.parse_args()
     model = models.load(MODEL)
     if args.whole:
         lines = [whole(model, args.tokens)]
+    elif args.nodes:
+        lines = node_errors(model, args.nodes)
     else:
         lines = [
             "| tokens | sentences | ours, s | bare loop, s | processor time, ratio | time, ratio "

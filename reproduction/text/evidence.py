@@ -49,15 +49,17 @@ COLUMNS = {
 def reproduce(experiment: Experiment) -> None:
     """Every method on the contexts that the model answers rightly."""
     methods, settings = experiment.methods(), experiment.settings
-    wanted = experiment.args.limit or settings["cases"]
+    limit = experiment.args.limit
+    wanted = {kind: limit or settings["cases"][kind] for kind in KINDS}
     cases, tried = right_cases(experiment, wanted)
     tasks = []
     for kind, number, place in cases:
-        own = [m for m in methods if place < settings["run"].get(m.name, {}).get("most", wanted)]
+        run = settings["run"]
+        own = [m for m in methods if place < run.get(m.name, {}).get("most", wanted[kind])]
         depends = [(m.name, m.knobs, settings["run"].get(m.name)) for m in own]
         path = experiment.place(kind, str(number), depends, experiment.seed)
-        run = partial(measure, experiment, own)
-        tasks.append(Task((kind, number), path, f"{kind} {number}", run))
+        label = f"{kind} {number}"
+        tasks.append(Task((kind, number), path, label, partial(measure, experiment, own)))
     records = experiment.measure(tasks)
     experiment.expect(records)
     found = [
@@ -76,7 +78,7 @@ def reproduce(experiment: Experiment) -> None:
     }
     experiment.csv("text-evidence.csv", rows, "method")
     experiment.csv("text-evidence-cases.csv", found, "kind", "context", "method")
-    right = ", ".join(f"{kind} {wanted} of {tried[kind]}" for kind in KINDS)
+    right = ", ".join(f"{kind} {wanted[kind]} of {tried[kind]}" for kind in KINDS)
     remark = (
         f"{settings['model']}, seed {experiment.seed}. Share of cases in which the evidence comes "
         f"first, ± standard error. Contexts that were tried until so many were answered rightly: "
@@ -87,19 +89,19 @@ def reproduce(experiment: Experiment) -> None:
 
 
 def right_cases(
-    experiment: Experiment, wanted: int
+    experiment: Experiment, wanted: Mapping[str, int]
 ) -> tuple[list[tuple[str, int, int]], dict[str, int]]:
     """(kind, number of the context, place among the cases of its kind) of what is answered rightly,
     kinds in turn, and how many contexts of each kind were tried."""
     cases: dict[str, list[int]] = {kind: [] for kind in KINDS}
     tried = dict.fromkeys(KINDS, 0)
-    for number in range(experiment.settings["attempts"] * wanted):
-        open_kinds = [kind for kind in KINDS if len(cases[kind]) < wanted]
+    for number in range(experiment.settings["attempts"] * max(wanted.values())):
+        open_kinds = [kind for kind in KINDS if len(cases[kind]) < wanted[kind]]
         tasks = [_answer_task(experiment, kind, number) for kind in open_kinds]
         for (kind, _), record in experiment.measure(tasks).items():
             tried[kind] += 1
             cases[kind] += [number] * record["right"]
-    turns = [(kind, place) for place in range(wanted) for kind in KINDS]
+    turns = [(kind, place) for place in range(max(wanted.values())) for kind in KINDS]
     return [(k, cases[k][i], i) for k, i in turns if i < len(cases[k])], tried
 
 

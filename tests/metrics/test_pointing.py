@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
+from names import without_address
 from nets import Calls, bits, cnn
 
 M = gp.metrics
@@ -40,7 +41,7 @@ SIXTEEN = [coloured(c, 0.5 + 0.1 * i) for i in range(4) for c in range(4)]
 
 
 @pytest.mark.parametrize("method", ["greedy-pig", "ig"])
-@pytest.mark.parametrize("features", ["elements", "pixels", gp.grid(2)], ids=str)
+@pytest.mark.parametrize("features", ["elements", "pixels", gp.grid(2)], ids=without_address)
 def test_a_model_that_sees_each_class_where_it_is_scores_one(method, features):
     k = 16 if features == "elements" else 48  # Of 16 bright elements in 16 pixels of 4 channels.
     game = M.pointing_game(Colours(), SIXTEEN, k=k, grids=4, method=method, features=features)
@@ -215,7 +216,7 @@ def test_the_result_says_what_was_done():
         ({"images": [torch.rand(4, 8, 8), torch.rand(4, 8, 9)]}, "one shape"),
         ({"k": 2, "features": gp.grid(4)}, "room for at least one feature"),
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_wrong_input_is_refused(change, says):
     given = {"images": SIXTEEN, "targets": None, "k": 16, "grids": 1} | change

@@ -29,6 +29,7 @@ from greedypig.results.picture import (
     features_within,
     order_ticks,
 )
+from names import without_address
 from seen import COMPARISON, photo, pixels, ranked
 
 pytestmark = pytest.mark.slow
@@ -119,7 +120,9 @@ def stops(v: Visit) -> list[list[int]]:
     return v.page.evaluate("JSON.parse(document.getElementById('data').textContent).explore.stops")
 
 
-@pytest.mark.parametrize("features", ["elements", "pixels", gp.grid(3), gp.windows(3)], ids=str)
+@pytest.mark.parametrize(
+    "features", ["elements", "pixels", gp.grid(3), gp.windows(3)], ids=without_address
+)
 def test_the_slider_draws_exactly_what_is_kept(visit, features):
     a = photo((3, 8, 9), features=features, method="greedy-pig", rounds=5)
     v, picture = visit(a), Picture.of(a)

@@ -21,6 +21,7 @@ from greedypig.report.chart import scale
 from greedypig.report.render import environment, png, reduced
 from greedypig.results.photo_notes import Notes
 from greedypig.results.picture import Picture, compared_pictures
+from names import without_address
 from seen import ABOUT, COMPARISON, hostile, photo, pixels, ranked, unmeasured
 
 
@@ -344,7 +345,7 @@ def large(side, features, comparison=False):
 
 
 @pytest.mark.parametrize("side", [224, 512, 1024])
-@pytest.mark.parametrize("features", ["elements", "pixels", gp.grid(16)], ids=str)
+@pytest.mark.parametrize("features", ["elements", "pixels", gp.grid(16)], ids=without_address)
 def test_a_photo_s_page_is_below_one_and_a_half_megabytes(side, features):
     page = report.html(large(side, features))
     assert len(page.encode()) < 1_500_000

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from greedypig.network.fingerprint import digest
+from names import without_address
 from nets import TwoInputs, cnn, identical, mlp, picture, row
 
 TWO = gp.GreedyPIG(rounds=2, steps=2)
@@ -39,7 +40,7 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     "features",
     ["elements", "pixels", gp.grid(2), gp.windows(2), gp.windows(3, stride=2), None],
-    ids=str,
+    ids=without_address,
 )
 @pytest.mark.parametrize("named", [False, True])
 def test_pictures_come_back_whatever_a_feature_is(path, features, named):
@@ -94,7 +95,7 @@ def test_several_inputs_come_back_in_their_container(path, container):
         {"stop": gp.Stop(gradients=10)},
         {"stop": gp.Stop(value=0.3)},
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_whatever_was_asked_for_can_be_saved(path, options):
     a = gp.explain(mlp(), row(), **options)
@@ -194,7 +195,9 @@ def test_notes_are_what_the_file_will_hold_and_not_the_caller_s_own_objects():
     assert not a.attachments["picture"].requires_grad
 
 
-@pytest.mark.parametrize("facts", [{"a": float("nan")}, {"a": object()}, {"a": {1, 2}}], ids=str)
+@pytest.mark.parametrize(
+    "facts", [{"a": float("nan")}, {"a": object()}, {"a": {1, 2}}], ids=without_address
+)
 def test_facts_that_no_file_can_hold_are_refused(facts):
     with pytest.raises(gp.InvalidInput, match=r"Expected facts that JSON can hold \(got"):
         example().with_notes(facts)

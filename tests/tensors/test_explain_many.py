@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
+from names import without_address
 from nets import Calls, TwoInputs, cnn, identical, mlp, picture, row
 
 METHODS = {
@@ -48,7 +49,7 @@ def test_each_answer_is_the_answer_alone(name, batch_size):
         assert same(found, gp.explain(model, x, batch_size=batch_size, **options))
 
 
-@pytest.mark.parametrize("features", ["pixels", gp.windows(3), gp.grid(2)], ids=str)
+@pytest.mark.parametrize("features", ["pixels", gp.windows(3), gp.grid(2)], ids=without_address)
 def test_each_picture_is_answered_as_alone(features):
     model, xs = cnn(), [picture(s) for s in range(4)]
     options = {"features": features, "method": gp.GreedyPIG(rounds=3, steps=3)}
@@ -448,7 +449,9 @@ def test_a_finished_folder_is_read_and_nothing_is_run_again(tmp_path):
     )
 
 
-@pytest.mark.parametrize("changed", [{"xs": 1}, {"seed": 3}, {"method": "gradient"}], ids=str)
+@pytest.mark.parametrize(
+    "changed", [{"xs": 1}, {"seed": 3}, {"method": "gradient"}], ids=without_address
+)
 def test_a_folder_of_another_call_is_refused(tmp_path, changed):
     options = {"xs": [row(s) for s in range(3)], "method": "ig", "seed": 0, "checkpoint": tmp_path}
     list(gp.explain_many(mlp(), **options))

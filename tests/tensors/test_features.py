@@ -6,6 +6,7 @@ from torch import nn
 
 import greedypig as gp
 from agreement import agree
+from names import without_address
 from nets import TwoInputs, close, cnn, linear, mlp, picture, row
 
 flat_cnn = cnn()
@@ -34,7 +35,7 @@ def features_of(a):
         (gp.Groups(torch.arange(90) % 7), 7),
         (gp.Windows((3, 6, 5), 6, axes=[1]), 1),
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_results_have_the_input_s_shape_whatever_a_feature_is(features, count):
     x = picture()
@@ -155,7 +156,7 @@ def elements_at(text, shape):
         torch.arange(3).view(3, 1, 1),
         gp.Windows((3, 6, 5), 2, axes=[0]),
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_features_of_a_picture_are_told_by_their_place(features):
     a = gp.explain(flat_cnn, picture(), features=features, method=gp.GreedyPIG(rounds=1, steps=2))

@@ -11,6 +11,7 @@ import greedypig as gp
 from agreement import agree
 from greedypig.network.soft_relu import SoftReLU
 from greedypig.tensors.steady import Crop, around, best_compromise, closeness, interpolation
+from names import without_address
 from nets import cnn, picture, unfolded
 
 STEADY = gp.SteadyPIG(rounds=4)
@@ -356,7 +357,7 @@ def large():
         ({"objective": "log-likelihood"}, "sequential-gradient"),
         ({"method": "greedy-pig"}, "greedy-pig"),
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_steady_pig_is_chosen_for_the_probability_of_photos(options, method):
     net, x = large()
@@ -551,7 +552,7 @@ def test_only_pictures_have_views():
 @pytest.mark.parametrize(
     "knobs",
     [{"views": 0}, {"noise": -1}, {"crop": 0}, {"ramp": -1}, {"place": 11}],
-    ids=str,
+    ids=without_address,
 )
 def test_odd_knobs_are_refused_by_name(knobs):
     with pytest.raises(ValueError, match=next(iter(knobs))):
