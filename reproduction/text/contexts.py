@@ -38,6 +38,11 @@ WORDS = {
     "number": "12 15 18 24 27 31 36 42 48 53 64 75 87 93",
 }
 """What stands in for {name}, {city} and so on; {name2} is another name than {name}."""
+FILLERS = (
+    "a an and are both called cost costs has have his her in is it name named names of on own "
+    "owned owns that the their they this was were where which who"
+)
+"""Words that add nothing to an answer."""
 
 
 class Template(NamedTuple):
@@ -162,9 +167,15 @@ class Context:
         return text[slice(*spans[0])] if spans else text
 
     def is_right(self, answer: str) -> bool:
-        """Does the answer hold every key?"""
-        said = set(re.findall(r"\w+", answer.lower()))
-        return all(key.lower() in said for key in self.keys)
+        """Does the answer hold every key, and nothing that the question and the true sentences do
+        not say?"""
+        said = _words(answer)
+        told = _words(" ".join([self.question, *(self.sentences[i] for i in self.evidence)]))
+        return _words(" ".join(self.keys)) <= said <= told | _words(FILLERS)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def make_context(kind: str, seed: int, number: int, distractors: Sequence[str]) -> Context:

@@ -3,7 +3,7 @@
 Contexts of 10–40 sentences hold the answer in one sentence, in two of which either suffices, or in
 two halves (`contexts.py`). Found means: the first pick is true evidence, or the first two picks are
 the two halves. A method that sees redundancy also marks the other twin. An answer is right if its
-first sentence holds every key.
+first sentence holds every key, and nothing that the question and the evidence do not say.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def right_cases(
         tasks = [_answer_task(experiment, kind, number) for kind in open_kinds]
         for (kind, _), record in experiment.measure(tasks).items():
             tried[kind] += 1
-            cases[kind] += [number] * record["right"]
+            right = context_of(experiment, kind, number).is_right(record["answer"])
+            cases[kind] += [number] * right
     turns = [(kind, place) for place in range(max(wanted.values())) for kind in KINDS]
     return [(k, cases[k][i], i) for k, i in turns if i < len(cases[k])], tried
 
@@ -112,11 +113,11 @@ def _answer_task(experiment: Experiment, kind: str, number: int) -> Task:
 
 
 def answer(experiment: Experiment, item: tuple[str, int]) -> Record:
-    """What the model says to a context, and whether it is right."""
+    """What the model says to a context."""
     context, model = context_of(experiment, *item), load(experiment.settings["model"])
     prompt = make_prompt(model, None, context.sentences, context.question, "documents")
     said = context.answer_in(generated(model, prompt, experiment.settings["tokens"])[2])
-    return {"right": context.is_right(said), "answer": said}
+    return {"answer": said}
 
 
 @cache

@@ -76,6 +76,7 @@ def test_an_answer_is_right_with_its_words_and_its_subject():
     context = make_context("one", 0, 0, DISTRACTORS)
     assert context.is_right(" ".join(context.keys) + ".")
     assert not context.is_right(context.keys[0])
+    assert not context.is_right(" ".join(context.keys) + " of the film.")
     said = " and ".join(context.keys) + ". And more."
     assert context.answer_in(said) == said.removesuffix(" And more.")
     with pytest.raises(InvalidInput, match="kind"):
