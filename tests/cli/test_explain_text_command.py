@@ -250,7 +250,7 @@ def test_names_in_the_help_are_those_of_the_library():
     assert set(commands.TEXT_FEATURES) == set(prompt.NAMES)
     assert set(commands.TEXT_ABSENT) == set(gates.ABSENT)
     assert all(as_method(name).name == name for name in commands.TEXT_METHODS)
-    assert (FOR_TEXTS.rounds, FOR_TEXTS.steps, FOR_TEXTS.schedule) == (6, 5, "measured")
+    assert (FOR_TEXTS.rounds, FOR_TEXTS.steps, FOR_TEXTS.schedule) == (6, 4, "measured")
 
 
 WRONG = {

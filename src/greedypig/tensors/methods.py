@@ -12,7 +12,7 @@
 - Rows in Captum's interface: 10 rounds of 5 Gauss–Legendre nodes, Captum's own rule.
 - Columns of a table: one column a round, 5 midpoints. There are few features, and copies must not
   be taken together.
-- Features of a text: 6 measured rounds of 5 nodes that crowd at 0, where attention is steep. Their
+- Features of a text: 6 measured rounds of 4 nodes that crowd at 0, where attention is steep. Their
   weights are completed, so that scores sum to the rise of G. A counterfactual, which removes the
   text, has nodes that crowd at both ends; embeddings, which are not steep, take midpoints. For a
   two-sided objective, where both ends are steep, 8 nodes that crowd at both. Texts that are really
@@ -55,7 +55,7 @@ FOR_NODES = GreedyPIG(per_round=1, steps=20, rule="gauss-legendre")
 FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
 FOR_SOME_MESSAGES = replace(FOR_MESSAGES, rounds=33)
 FOR_CAPTUM = GreedyPIG(rounds=10, steps=5, rule="gauss-legendre")
-FOR_TEXTS = GreedyPIG(rounds=6, steps=5, rule="cubic", schedule="measured", complete=True)
+FOR_TEXTS = GreedyPIG(rounds=6, steps=4, rule="cubic", schedule="measured", complete=True)
 FOR_BOTH_SIDES_OF_TEXTS = replace(FOR_TEXTS, steps=8, rule="smoothstep")
 FOR_COLUMNS = GreedyPIG(per_round=1, steps=5, schedule="equal")
 

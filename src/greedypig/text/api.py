@@ -84,7 +84,7 @@ def explain_text(
         gp.two_sided(…) of any of these asks for necessity beside sufficiency.
     absent: "masked" (no other token sees the feature's tokens), "embedding", "mask-embedding",
         "pad-embedding", "zero-embedding", "mean-embedding", or "deleted" (no gradients).
-    method: None (rounds of 5 nodes that crowd at 0, until the output is reached), a name,
+    method: None (rounds of 4 nodes that crowd at 0, until the output is reached), a name,
         also "leave-one-out", "context-cite" and "attention", or a method such as gp.GreedyPIG(…).
     k, stop, seed: as in `gp.explain`.
     checkpoint: a file to which every round is saved; a run that finds it goes on from there.
