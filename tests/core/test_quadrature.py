@@ -144,6 +144,12 @@ class TestCompleted:
         own = completed(self.weights, torch.zeros(1, 3), torch.tensor([1.0]))
         assert torch.equal(own[0], self.weights)
 
+    @pytest.mark.parametrize("size", [1e-21, 1e-38, 1e-42, 1e30])
+    def test_slopes_of_any_size_give_finite_weights(self, size):
+        for rise in (0.0, 1.0, size):
+            own = completed(self.weights, self.slopes * size, torch.tensor([rise]))
+            assert bool(torch.isfinite(own).all())
+
     def test_problems_side_by_side_have_weights_of_their_own(self):
         slopes, rise = torch.cat([self.slopes, 2 * self.slopes]), torch.tensor([2.5, 4.2])
         own = completed(self.weights, slopes, rise)

@@ -166,8 +166,8 @@ class Sets:
                 left = left * (1 - masks[:, i])
         return total
 
-    def result(self):
-        return gp.maximize(gp.objective(self.g, self.n), gp.GreedyPIG(per_round=1, steps=8))
+    def result(self, k=None):
+        return gp.maximize(gp.objective(self.g, self.n), gp.GreedyPIG(per_round=1, steps=8), k=k)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,11 @@ def test_twins_have_much_of_the_effect_alone_and_little_beside(effects, answer, 
     assert a.order[0] == 0
     twins = [twin for twin in twins_of(a, problem, 1) if twin[1] == 0]
     assert [(j, i, pytest.approx(share)) for j, i, share in twins] == expected
+
+
+def test_where_one_feature_was_asked_for_its_twin_is_named_too():
+    problem = Sets({0: 4.0, 1: 3.9}, {2: 1.0})
+    assert [twin[:2] for twin in twins_of(problem.result(k=1), problem, 1)] == [(1, 0)]
 
 
 @pytest.mark.parametrize("method", ["leave-one-out", "attention", "ig", "random", "gradient"])

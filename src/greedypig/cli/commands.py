@@ -350,7 +350,7 @@ def explain_text(parser: argparse.ArgumentParser) -> None:
     add("--compare", action="store_true", help="run several methods and compare them")
     words = "methods of --compare (default: all but the last; Captum's where it is installed)"
     add("--methods", type=options.names_of((*TEXT_METHODS, EXACT)), metavar="A,B,…", help=words)
-    options.add_rounds(parser, "6", "6, or more until scores add up", "measured")
+    options.add_rounds(parser, "6", "4", "measured")
     add("--seed", type=options.seed, metavar="N", default=0, help="seed of everything random")
     options.add_output(parser, "folder, or NAME.html of one text (default: here)", "PATH")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import warnings
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -269,7 +270,7 @@ class Question:
             return f"from 1 to {last} (got {got})"
 
         if self.answers:  # Sentences count from 1 on the command line.
-            message = re.sub(r"from 0 to (\d+) \(got (\d+)\)", from_one, message)
+            message = re.sub(r"from 0 to (\d+) \(got (-?\d+)\)", from_one, message)
         message = re.sub(r"Try text=gp\.truncate_text.*", "Try --truncate.", message)
         target = "--part" if self.answers else "--class"
         names = {"target": target, "objective": "--objective", "k": "--k"}
@@ -281,9 +282,9 @@ class Question:
         """The method with its knobs, within the budget; None where it is the default as it is."""
         args = self.args
         knobs = {} if args.compare and name != "greedy-pig" else options.knobs_of(args)
+        if name is None and not knobs:
+            return None
         if name in (None, "greedy-pig"):
-            if name is None and not knobs and args.budget is None:
-                return None
             asked = str(args.objective)
             chosen = choose_for_text if name is None else pig_for_text
             method: Any = chosen(
@@ -329,12 +330,11 @@ class Question:
                 return replace(source, text=kept)
             if source.context is None:
                 return source
-            room, documents = self.model.limit - LONGEST_ANSWER, list(source.context)
-            while len(documents) > 1:
-                prompt = make_prompt(self.model, None, documents, source.question, None)
-                if len(prompt.ids(self.model)) <= room:
-                    break
+            documents = list(source.context)
+            while len(documents) > 1 and not self._fit(documents, source):
                 documents.pop()
+            if not self._fit(documents, source):
+                documents = [self._first_sentences(documents[0], source)]
         left = len(source.context) - len(documents)
         if left:
             self.terminal.note(
@@ -343,3 +343,17 @@ class Question:
             )
         names = source.documents[: len(documents)]
         return replace(source, context=tuple(documents), documents=names)
+
+    def _fit(self, documents: list[str], source: Source) -> bool:
+        """Does the model take these documents with the question, and an answer?"""
+        prompt = make_prompt(self.model, None, documents, source.question, None)
+        return len(prompt.ids(self.model)) + LONGEST_ANSWER <= self.model.limit
+
+    def _first_sentences(self, document: str, source: Source) -> str:
+        """As many whole sentences of the only document as fit; at least one."""
+        ends = [end for _, end in sentences(document)]
+        many = bisect_left(ends, True, key=lambda end: not self._fit([document[:end]], source))
+        kept = document[: ends[max(1, many) - 1]]
+        share = f"{len(kept):,} of {len(document):,} characters"
+        self.terminal.note(f"{source.name}: only the first {share} fit the model.")
+        return kept

@@ -48,7 +48,8 @@ def show_head(terminal: Terminal, a: gp.Attribution, notes: TextNotes) -> None:
     """What is explained: the class and its probability, or the answer with the explained part."""
     source = a.about.get("source", "text")
     if notes.answer_text is None:
-        terminal.say(f"{source}: {notes.explained}, probability {notes.probability or 0:.3f}", BOLD)
+        sure = "" if notes.probability is None else f", probability {notes.probability:.3f}"
+        terminal.say(f"{source}: {notes.explained}{sure}", BOLD)
         return
     said = "says" if notes.generated else "is to say"
     terminal.say(f"{source}: {notes.model} {said}", BOLD)

@@ -82,9 +82,11 @@ def completed(weights: Tensor, slopes: Tensor, rise: Tensor) -> Tensor:
     where that is not enough, the nodes have missed the rise, and the sum stays wrong.
     """
     parts = weights * slopes
-    missing, size = rise - parts.sum(1), parts.square().sum(1)
-    change = parts * torch.where(size > 0, missing / size, 0).unsqueeze(1)
-    return weights * (1 + change / change.abs().amax(1, keepdim=True).clamp_min(1))
+    largest = parts.abs().amax(1, keepdim=True).clamp_min(torch.finfo(parts.dtype).tiny)
+    shares = parts / largest  # So that no square underflows.
+    effect, missing = (shares * parts).sum(1), rise - parts.sum(1)
+    change = torch.where(effect > 0, missing / effect, 0).clamp(-1, 1)
+    return weights * (1 + shares * change.unsqueeze(1))
 
 
 def gauss_legendre(steps: int) -> Rule:

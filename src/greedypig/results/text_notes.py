@@ -196,7 +196,9 @@ class TextNotes:
     @property
     def what(self) -> str:
         """What G is the value of."""
-        return f"“{self.explained}”" if self.answer_text is None else "the answer"
+        if self.answer_text is not None:
+            return "the answer"
+        return f"“{self.label}”" if self.label else "the output"
 
     @property
     def start(self) -> int:
@@ -318,15 +320,15 @@ class TextNotes:
                 f"The scores add up to the rise of the output only within "
                 f"{percent(self.sum_error)}: trust their order more than their sizes."
             )
-        only = self.at(self.only, self.enough or -1)
-        gone = self.at(self.deleted, self.enough or -1)
-        if only is not None and gone is not None and self.absent != "deleted":
-            bare, full = self.only[0], self.only[-1]
-            if gone < bare + (only - bare) / 2 and full > bare:
-                lines.append(
-                    f"With the rest really deleted the value is {self.value(gone)}, not "
-                    f"{self.value(only)} as with the rest masked: the two do not agree here."
-                )
+        shown = self.enough or self.selected
+        only, gone = self.at(self.only, shown), self.at(self.deleted, shown)
+        if only is None or gone is None or self.absent == "deleted":
+            return lines
+        if abs(gone - only) > (self.only[-1] - self.only[0]) / 2 > 0:
+            lines.append(
+                f"With the rest really deleted the value is {self.value(gone)}, not "
+                f"{self.value(only)} as with the rest masked: the two do not agree here."
+            )
         return lines
 
     def compared_by(self) -> str:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, did_you_mean
+from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements
 from ..core.numbers import whole
 from ..core.run import ALL, Run
-from ..core.stopping import Stop
+from ..core.stopping import Stop, as_stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.storage import load
@@ -80,7 +80,8 @@ def explain_text(
     target: a classifier's class by number or name, None for the predicted one. Of a language model
         the part of the answer to explain: a text in it, or the number of one of its sentences.
     objective: for classifiers as in `gp.explain`. For language models "log-probability" of the
-        answer, or a callable from its tokens' log-probabilities (m, tokens) to one number a row.
+        answer, or a callable from the log-probabilities of its explained tokens (m, tokens) to one
+        number a row.
         gp.two_sided(…) of any of these asks for necessity beside sufficiency.
     absent: "masked" (no other token sees the feature's tokens), "embedding", "mask-embedding",
         "pad-embedding", "zero-embedding", "mean-embedding", or "deleted" (no gradients).
@@ -96,10 +97,12 @@ def explain_text(
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
         sides = problem.maximised.sides
-        if method is None and stop is None and k is None and problem.rise > 0:
-            stop = Stop(value=problem.bar(REACH * sides))
-        found = checkpoint is not None and Path(checkpoint).exists()
-        saved = load(checkpoint) if found and checkpoint is not None else None
+        stop = as_stop(stop)
+        if method is None and k is None and stop.value is None and problem.rise > 0:
+            stop = replace(stop, value=problem.bar(REACH * sides))
+        saved = None
+        if checkpoint is not None and Path(checkpoint).exists():
+            saved = load(checkpoint)
         provenance = problem.provenance()
         run = Run(
             problem.maximised,
@@ -147,6 +150,8 @@ class TextProblem:
         self.answer: Answer | None = None
         self.output: Tensor | None = None
         """A classifier's output for the whole text."""
+        self.undirected = False
+        """Is it a value that is explained in the direction in which the text moves it?"""
         self.settings: dict[str, Any] = {"absent": absent, "features": prompt.features}
         self.facts: dict[str, Any] = {
             "kind": "text",
@@ -175,12 +180,13 @@ class TextProblem:
         )
         if absent == "masked":
             self._check_mask()
+        self.empty, self.full = self.values([(), range(self.objective.n)])
+        if self.undirected and self.rise < 0:
+            self._turn()
         self.settings["objective"] = title(self.settings["objective"], both)
         self.maximised = both_sides(self.objective) if both else self.objective
         """The objective of the run. Results are checked by `objective`, its g: of two sides
         G(nothing) = g(nothing), and G(everything) is twice as far from it."""
-        ends = self.objective.values(present([(), range(self.objective.n)], self.objective.n))
-        self.empty, self.full = ends[0].tolist()
 
     @property
     def rise(self) -> float:
@@ -216,6 +222,8 @@ class TextProblem:
                 "Expected answer= for language models only (got a classifier). Try target=."
             )
         names = self.model.classes
+        if len(names) == 1:  # Read as the logit of its label where a class is asked for.
+            names = [f"not {names[0]}", names[0]]
         if isinstance(target, str):
             if target not in names:
                 raise InvalidInput(
@@ -227,7 +235,8 @@ class TextProblem:
         with torch.no_grad():
             self.output = output = self.model.outputs(input_ids=ids).float()
         column = None
-        if self.model.module.config.problem_type == "multi_label_classification":
+        several = self.model.module.config.problem_type == "multi_label_classification"
+        if several and not callable(objective):
             # Each label is a question of its own: is it there or not?
             column = int(output.argmax()) if target is None else whole(target)
             if type(column) is not int or not 0 <= column < len(names):
@@ -247,7 +256,8 @@ class TextProblem:
 
         logits = chosen(output)
         reference = aim.reference(logits[0], target)
-        if aim.is_undirected(reference):
+        self.undirected = aim.is_undirected(reference)
+        if self.undirected:
             aim = Target("increase")
         references = References.of([reference])
         self.settings |= aim.described(reference)
@@ -278,6 +288,21 @@ class TextProblem:
             "depends on tokens that are masked). Try absent='embedding'."
         )
 
+    def _turn(self) -> None:
+        """Explain a value that the text lowers by what lowers it."""
+        g = self.objective
+        self.objective = TextObjective(
+            g.model,
+            g.prompt,
+            None,
+            lambda output: -g.measure(output),
+            g.absent,
+            removing=g.removes,
+            causal=g.causal,
+        )
+        self.settings["objective"] = "decrease"
+        self.empty, self.full = -self.empty, -self.full
+
     def _note_classes(self, logits: Tensor, reference: Reference, names: list[str]) -> None:
         probabilities = torch.softmax(logits.double(), 0).tolist()
         best = sorted(range(len(names)), key=lambda i: -probabilities[i])
@@ -307,7 +332,7 @@ class TextProblem:
         }
         if callable(objective):
             own: Callable[[Tensor], Tensor] = objective
-            return own
+            return lambda logs: own(logs[:, said.explained])
         return lambda logs: logs[:, said.explained].sum(1)
 
     def _least_answer(self, answer: Any) -> int:
@@ -327,8 +352,8 @@ class TextProblem:
             room -= int((owners == feature).sum())
             fits += room >= 0
         names = self.prompt.features
-        advice = {"documents": "fewer documents", "messages": "fewer messages"}.get(
-            names, "text=gp.truncate_text(model, text), which keeps whole sentences"
+        advice = {"context": "fewer or shorter documents", "chat": "fewer messages"}.get(
+            self.prompt.given, "text=gp.truncate_text(model, text), which keeps whole sentences"
         )
         raise InvalidInput(
             f"Expected at most {limit:,} tokens, which {self.model.name} takes (got {count:,}). "
@@ -396,9 +421,8 @@ def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[tuple[in
     the share must be NEARLY 1: else most words would repeat each other. Tried are the features with
     the highest scores of the first round, in which those that say the same still share their score.
     """
-    order, first = a.order.tolist(), a.first_scores
-    if first is None:
-        return []
+    order = a.order.tolist()
+    first = a.last_scores if a.first_scores is None else a.first_scores
     best = torch.argsort(first, descending=True, stable=True).tolist()
     least = NEARLY if problem.answer is None else PART
     trials = []
@@ -423,6 +447,8 @@ def truncate_text(model: Any, text: str, *, tokenizer: Any = None) -> str:
 
     What a language model is asked about it, and its answer, need room too.
     """
+    if not isinstance(text, str):
+        raise InvalidType(f"Expected text to be a text (got {type(text).__name__}).")
     text_model = models.load(model, tokenizer)
     room = text_model.limit - (2 * LONGEST_ANSWER if text_model.kind == "language model" else 0)
     kept = ""
@@ -433,7 +459,7 @@ def truncate_text(model: Any, text: str, *, tokenizer: Any = None) -> str:
         kept = text[:end]
     if text.strip() and not kept:
         raise InvalidInput(
-            f"Expected a first sentence that fits {text_model.name} (got one of more than {room:,} "
-            "tokens). Try a shorter text."
+            f"Expected a first sentence that fits {text_model.name} (got one of more than "
+            f"{max(0, room):,} tokens). Try a shorter text."
         )
     return kept

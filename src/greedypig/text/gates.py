@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Self
 
 import torch
@@ -32,6 +31,10 @@ ABSENT = ("masked", "deleted", "embedding", *(f"{name}-embedding" for name in NE
 LEAST = 1e-6
 """The gate at which the gradient of a closed gate is taken: that of log(gate) at 0 has no limit,
 but its product with the attention has."""
+HALF_A_SIGN = "\ufffd"
+"""What a decoder writes for the first tokens of a sign of several."""
+VOCABULARY_PART = 4096
+"""Embeddings that are summed at once."""
 BATCH_BYTES = 1.5e9
 """Memory that a batch's gradient may take, as estimated; a batch has at least one row."""
 
@@ -71,7 +74,7 @@ class TextObjective(Objective):
         if absent not in ABSENT:
             raise InvalidInput(
                 f"Expected absent to be one of {', '.join(ABSENT)} (got {absent!r})."
-                f"{did_you_mean(absent, ABSENT)}"
+                f"{did_you_mean(str(absent), ABSENT)}"
             )
         self.model, self.prompt, self.answer, self.measure = model, prompt, answer, measure
         self.absent, self.causal = absent, causal
@@ -228,7 +231,7 @@ class TextObjective(Objective):
             name = "mean" if tokenizer.mask_token_id is None else "mask"
         weight: Tensor = self.model.module.get_input_embeddings().weight.detach()
         if name in ("zero", "mean"):
-            return torch.zeros_like(weight[0]) if name == "zero" else weight.mean(0)
+            return torch.zeros_like(weight[0]) if name == "zero" else self._mean_embedding()
         token = getattr(tokenizer, f"{name}_token_id")
         if token is None:
             raise InvalidInput(
@@ -236,6 +239,14 @@ class TextObjective(Objective):
                 f"(got {type(tokenizer).__name__} without one). Try absent='mean-embedding'."
             )
         return self._embedded(torch.tensor(token, device=weight.device))
+
+    def _mean_embedding(self) -> Tensor:
+        """Over the vocabulary, as the model embeds it: some scale their embeddings."""
+        count = self.model.module.get_input_embeddings().weight.shape[0]
+        parts = torch.split(torch.arange(count, device=self.model.device), VOCABULARY_PART)
+        sums = torch.stack([self._embedded(part).double().sum(0) for part in parts])
+        mean: Tensor = (sums.sum(0) / count).to(self.model.dtype)
+        return mean
 
     def _embedded(self, ids: Tensor) -> Tensor:
         with torch.no_grad():
@@ -346,6 +357,8 @@ def generated(
             max_new_tokens=max(1, min(most, model.limit - ids.shape[1])),
             do_sample=False,
             num_beams=1,
+            num_return_sequences=1,
+            return_dict_in_generate=False,
             repetition_penalty=1.0,
             temperature=None,
             top_p=None,
@@ -359,7 +372,16 @@ def generated(
     whole = texts[-1]
     start = len(whole) - len(whole.lstrip()) if prompt.templated else 0
     ends = [min(len(text), len(whole)) - start for text in texts]
-    return said, list(pairwise(ends)), whole[start:].rstrip()
+    # A sign of several tokens belongs to each of them: it is there with the last one.
+    there = [not text.endswith(HALF_A_SIGN) for text in texts[:-1]] + [True]
+    spans = [
+        (
+            next(ends[k] for k in range(token, -1, -1) if there[k]),
+            next(ends[k] for k in range(token + 1, len(ends)) if there[k]),
+        )
+        for token in range(len(said))
+    ]
+    return said, spans, whole[start:].rstrip()
 
 
 def present(sets: Sequence[Sequence[int]], count: int) -> Tensor:

@@ -7,14 +7,15 @@ always present: the chat template, the question, special tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import InvalidInput, InvalidType, did_you_mean, first_line
+from ..core.numbers import whole as whole_number
 from .models import TextModel
 
 Span = tuple[int, int]
@@ -23,7 +24,10 @@ ABBREVIATIONS = (
     "e.g i.e cf al a.m p.m u.s u.k"
 )
 """Words whose full stop ends no sentence."""
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』]*|\n+")
+_END = re.compile(r"[.!?…؟۔।॥]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』]*|\n+")
+_BEFORE, _AFTER = re.compile(r"[^\s(\[\"“‘]*$"), re.compile(r"\s*(\S?)")
+LONGEST_WORD = 40
+"""Characters before a full stop that are looked at."""
 INTRODUCTION = "Context:\n"
 MARK = "\ue000{}\ue001"
 """Stands for a message's text in a template: signs that no text has."""
@@ -36,7 +40,7 @@ def words(text: str) -> list[Span]:
 
 def paragraphs(text: str) -> list[Span]:
     """What stands between empty lines."""
-    return _between(text, [m.end() for m in re.finditer(r"\n[ \t]*\n\s*", text)])
+    return _between(text, [m.end() for m in re.finditer(r"\n[ \t]*\r?\n\s*", text)])
 
 
 def sentences(text: str) -> list[Span]:
@@ -46,11 +50,13 @@ def sentences(text: str) -> list[Span]:
     """
     ends = []
     for mark in _END.finditer(text):
-        word = re.split(r"[\s(\[\"“‘]", text[: mark.start()])[-1]
-        rest = text[mark.end() :].lstrip()
         if text[mark.start()] == ".":
-            initial = len(word) == 1 and word.isupper()
-            if initial or word.lower() in ABBREVIATIONS.split() or rest[:1].islower():
+            near = text[max(0, mark.start() - LONGEST_WORD) : mark.start()]
+            word, after = _BEFORE.search(near), _AFTER.match(text, mark.end())
+            assert word is not None
+            assert after is not None
+            initial = len(word[0]) == 1 and word[0].isupper()
+            if initial or word[0].lower() in ABBREVIATIONS.split() or after[1].islower():
                 continue
         ends.append(mark.end())
     return _between(text, ends)
@@ -87,6 +93,8 @@ class Prompt:
     """What a feature is: one of `NAMES`, or "spans"."""
     templated: bool = False
     """Does the text hold its special tokens already, by a chat template?"""
+    given: str = "text"
+    """What it was made from: "text", "chat" or "context"."""
 
     @property
     def names(self) -> list[str]:
@@ -100,10 +108,10 @@ class Prompt:
             if not here:
                 kept += self.text[last:start]
                 following = self.text[end:].lstrip(" \t")
-                if following[:1] in ("", "\n"):  # No space is left at the end of a line,
+                if following[:1] in ("", "\r", "\n"):  # No space is left at the end of a line,
                     kept = kept.rstrip(" \t")
                     if kept.endswith("\n"):  # nor an empty line.
-                        following = following[1:]
+                        following = following.removeprefix("\r")[1:]
                 last = len(self.text) - len(following)
         return kept + self.text[last:]
 
@@ -148,7 +156,14 @@ def make_prompt(
     """The prompt of `explain_text`'s arguments."""
     whole, pieces, given = _whole_text(model, text, context, question)
     if not pieces:
-        raise InvalidInput("Expected a text to explain (got an empty one).")
+        raise InvalidInput(f"Expected a {given} with text to explain (got an empty one).")
+    try:
+        whole.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"Expected text that UTF-8 can hold (got half a character at place {error.start:,}). "
+            "Try errors='replace' where the text is read."
+        ) from error
     if features is None:
         features = "words" if model.kind == "classifier" else "sentences"
         if given == "context" and len(pieces) > 1:
@@ -173,10 +188,10 @@ def make_prompt(
             _, offsets = Prompt(whole, (), features, templated)._encoded(model)
             inside = [(a, b) for a, b in offsets if any(p <= a and b <= q for p, q in pieces)]
             spans = _disjoint(_trimmed(whole, inside))
-        return Prompt(whole, tuple(spans), features, templated)
+        return Prompt(whole, tuple(spans), features, templated, given)
     spaces = len(text) - len(text.lstrip()) if given == "text" else 0
     spans = _given_spans(features, whole, pieces, pieces[0][0] - spaces)
-    return Prompt(whole, tuple(spans), "spans", templated)
+    return Prompt(whole, tuple(spans), "spans", templated, given)
 
 
 def _trimmed(text: str, spans: Sequence[Span]) -> list[Span]:
@@ -214,17 +229,17 @@ def _given_spans(features: Any, whole: str, pieces: Sequence[Span], origin: int)
                 )
             span = start, start + len(feature)
         else:
-            try:
-                start, end = (int(number) for number in feature)
-            except (TypeError, ValueError):
+            ends = [whole_number(n) for n in feature] if isinstance(feature, Iterable) else []
+            if [type(n) for n in ends] != [int, int]:
                 raise InvalidType(
                     f"Expected a text or (start, end) for a feature (got {feature!r})."
-                ) from None
-            span = origin + start, origin + end
-        if not place <= span[0] < span[1] <= pieces[-1][1]:
+                )
+            span = origin + ends[0], origin + ends[1]
+        inside = any(a <= span[0] < span[1] <= b for a, b in pieces)
+        if span[0] < place or not inside:
             raise InvalidInput(
-                "Expected features in order, without overlap, inside of the text "
-                f"(got {feature!r})."
+                "Expected features in order, without overlap, each inside of the text, or of one "
+                f"document or message (got {feature!r})."
             )
         spans.append(span)
         place = span[1]
@@ -237,7 +252,9 @@ def _whole_text(
     """The whole text, the pieces of it that are explained, and what was given: "text", "chat" or
     "context"."""
     if context is not None:
-        documents = [context] if isinstance(context, str) else list(context)
+        documents = [context] if isinstance(context, str) else context
+        if text is not None and question is not None:
+            raise InvalidInput("Expected a text or a question beside context= (got both).")
         question = question if question is not None else text
         if model.kind == "classifier":
             raise InvalidInput(
@@ -246,8 +263,10 @@ def _whole_text(
             )
         if not isinstance(question, str) or not question.strip():
             raise InvalidInput("Expected a question beside the context (got none).")
-        if not all(isinstance(each, str) for each in documents):
-            raise InvalidType("Expected the context as texts (got something else).")
+        if not isinstance(documents, Sequence) or not all(isinstance(d, str) for d in documents):
+            kinds = {type(d).__name__ for d in documents} if isinstance(documents, list) else set()
+            got = f"list of {', '.join(sorted(kinds))}" if kinds else type(documents).__name__
+            raise InvalidType(f"Expected the context as texts, one or a list of them (got {got}).")
         content, pieces = INTRODUCTION, []
         for each in (d.strip() for d in documents if d.strip()):
             pieces.append((len(content), len(content) + len(each)))
@@ -266,7 +285,7 @@ def _whole_text(
             return text, _trimmed(text, [(0, len(text))]), "text"
         return *_chat(model, [{"role": "user", "content": text.strip()}]), "text"
     if isinstance(text, Sequence) and all(isinstance(m, Mapping) for m in text) and text:
-        return *_chat(model, text), "chat"
+        return *_chat(model, [_plain(message) for message in text]), "chat"
     raise InvalidType(
         "Expected a text, a chat as a list of messages {'role': …, 'content': …}, or context= and "
         f"question= (got {type(text).__name__})."
@@ -280,16 +299,16 @@ def _chat(model: TextModel, messages: Sequence[Mapping[str, str]]) -> tuple[str,
             f"Expected a language model with a chat template for a chat (got {model.name}). "
             "Try the text as one string."
         )
-    for message in messages:
-        if not isinstance(message.get("content"), str) or "role" not in message:
-            raise InvalidType(
-                "Expected messages {'role': …, 'content': …} with texts as content "
-                f"(got keys {sorted(map(str, message))})."
-            )
-    whole, rest = (
-        model.tokenizer.apply_chat_template(each, tokenize=False, add_generation_prompt=True)
-        for each in ([dict(message) for message in messages], _marked(messages))
-    )
+    try:
+        whole, rest = (
+            model.tokenizer.apply_chat_template(each, tokenize=False, add_generation_prompt=True)
+            for each in ([dict(message) for message in messages], _marked(messages))
+        )
+    except Exception as error:  # Templates raise errors of their own.
+        raise InvalidInput(
+            f"Expected messages that the chat template of {model.name} takes (got its error: "
+            f"{first_line(error)})."
+        ) from error
     text, spans = "", []
     for i, message in enumerate(messages):
         if content := message["content"].strip():
@@ -302,6 +321,20 @@ def _chat(model: TextModel, messages: Sequence[Mapping[str, str]]) -> tuple[str,
             "them). Try the whole prompt as one string, with a tokenizer without a template."
         )
     return whole, spans
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The message with its content as one text; it may be a list of parts."""
+    content = message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        parts: list[Any] = [p.get("text") if isinstance(p, Mapping) else None for p in content]
+        content = "\n".join(parts) if all(isinstance(part, str) for part in parts) else None
+    if "role" not in message or not isinstance(content, str):
+        raise InvalidType(
+            "Expected messages {'role': …, 'content': …} with texts as content (got keys "
+            f"{', '.join(map(str, message))}; content: {type(message.get('content')).__name__})."
+        )
+    return dict(message) | {"content": content}
 
 
 def _marked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:

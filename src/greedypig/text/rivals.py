@@ -44,8 +44,8 @@ class ContextCite:
         drawn = torch.rand(1, self.ablations, objective.n, generator=objective.generator(0)) < 0.5
         sets = torch.maximum(drawn.to(mask), mask.unsqueeze(1))
         values = objective.values(sets)[0].double()
-        # Sets are standardised, and weights are those of the sets themselves. Its authors fit the
-        # logit of the probability, divided by the number of tokens, with the same penalty.
+        # Sets are standardised, and weights are those of the sets themselves. G itself is fitted;
+        # its authors fit the logit of an answer's probability, divided by the number of tokens.
         x, y = sets[0].double().cpu().numpy(), values.cpu().numpy()
         spread = x.std(0) + 1e-12
         fit = Lasso(alpha=self.penalty).fit((x - x.mean(0)) / spread, y)
@@ -74,7 +74,8 @@ class GradientInput:
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """scores_i = Σ over the feature's tokens of (embedding − neutral) · ∂g/∂embedding."""
         text = as_text(objective, self.name).with_absent("embedding")
-        scores = text.gradient(torch.ones_like(mask).unsqueeze(1), mask.new_ones(1))
+        there = torch.full_like(mask, 0.0 if text.removes else 1.0).unsqueeze(1)
+        scores = text.gradient(there, mask.new_ones(1))
         objective.count_gradients(1)
         return scores * (1 - mask)
 
@@ -107,7 +108,8 @@ class CaptumLayerIG:
             ids, start, n_steps=self.steps, internal_batch_size=max(2, text.rows)
         )
         objective.count_gradients(self.steps)
-        return text.summed(parts[0].sum(1).detach()).to(mask).unsqueeze(0) * (1 - mask)
+        gains = text.summed(parts[0].sum(1).detach()).to(mask).unsqueeze(0) * (1 - mask)
+        return -gains if text.removes else gains
 
 
 @dataclass(frozen=True)
