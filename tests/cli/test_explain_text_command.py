@@ -236,6 +236,26 @@ def test_documents_that_do_not_fit_are_left_out_from_the_end(call, saved):
     assert "of 12 did not fit the model and are left out" in " ".join(err.split())
 
 
+def test_of_one_long_document_the_first_sentences_are_kept(call, saved):
+    (saved / "one.txt").write_text(" ".join(["The cat sat ."] * 40))
+    asked = ("--context", "one.txt", "--question", "What ?", "--features", "sentences")
+    code, _, err = call("explain-text", *asked, *SPEAKER, "--truncate", *QUICK)
+    assert code == 0
+    assert re.search(r"only the first \d+ of 559 characters fit", " ".join(err.split()))
+
+
+def test_a_part_counts_from_1(call, saved):
+    code, _, err = call("explain-text", *ASKED, *SPEAKER, "--part", "0")
+    assert code == 2
+    assert "from 1 to 1 (got 0)" in " ".join(err.split())
+
+
+def test_a_budget_leaves_the_output_as_the_reason_to_stop(answer, saved):
+    free = answer("explain-text", *ASKED, *SPEAKER)
+    limited = answer("explain-text", *ASKED, *SPEAKER, "--budget", "1000", "--out", "limited")
+    assert limited["gradients"] == free["gradients"]
+
+
 def test_two_sided_objectives(answer, saved):
     ask = ("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences", "--objective")
     assert answer(*ask, "two-sided")["settings"]["objective"] == "two-sided softmax"

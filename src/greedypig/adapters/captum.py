@@ -250,6 +250,11 @@ def from_captum(method: Callable[[nn.Module], Any], /, **options: Any) -> Captum
             "gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10), or "
             "FeatureAblation."
         )
+    if name.startswith(("Layer", "Neuron", "LLM")):
+        raise InvalidInput(
+            f"Expected a Captum class that attributes to the input (got {name}). For texts try "
+            "method='captum-layer-ig', 'captum-ablation' or 'captum-shapley' of gp.explain_text."
+        )
     return CaptumMethod(method, options)
 
 
