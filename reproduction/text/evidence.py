@@ -29,7 +29,7 @@ from ..experiment import (
     write_record,
 )
 from .contexts import KINDS, Context, make_context, read_reviews, review_sentences
-from .problems import Question, load, sum_error, sum_remarks
+from .problems import Question, load
 
 PICTURES = ()
 COLUMNS = {
@@ -41,7 +41,6 @@ COLUMNS = {
     "false_twin": "wrongly marked",
     "cost": "cost",
     "check": "check of twins",
-    "sum_error": "scores' sum off by",
     "cases": "cases",
 }
 
@@ -71,7 +70,6 @@ def reproduce(experiment: Experiment) -> None:
     formats = dict.fromkeys(KINDS, "{:.2f}") | {
         "twin": "{:.2f}",
         "false_twin": "{:.2f}",
-        "sum_error": "{:.3f}",
         "cost": "{:.0f}",
         "check": "{:.0f}",
         "cases": "{}",
@@ -84,8 +82,7 @@ def reproduce(experiment: Experiment) -> None:
         f"first, ± standard error. Contexts that were tried until so many were answered rightly: "
         f"{right}. Cost: mean forward-equivalents of the search."
     )
-    remarks = [remark, *sum_remarks(methods, found)]
-    experiment.page(Table(COLUMNS, rows, formats, digits=2), remarks, model=settings["model"])
+    experiment.page(Table(COLUMNS, rows, formats, digits=2), [remark], model=settings["model"])
 
 
 def right_cases(
@@ -183,8 +180,7 @@ def found_by(
             row["twin"] = float(any(right))
         else:
             row["false_twin"] = float(bool(marked))
-    row |= {"sentences": len(context.sentences), "tokens": len(problem.objective.ids)}
-    return row | sum_error(problem, a)
+    return row | {"sentences": len(context.sentences), "tokens": len(problem.objective.ids)}
 
 
 def twins(question: Question, a: Any) -> list[tuple[int, int, float]]:
@@ -202,7 +198,7 @@ def table_row(method: Method, found: Sequence[Record]) -> Record:
     for kind in KINDS:
         values = [each["found"] for each in own if each["kind"] == kind]
         row[kind], row[f"{kind}_error"] = mean_and_error(values)
-    for name in ("twin", "false_twin", "sum_error"):
+    for name in ("twin", "false_twin"):
         row[name], row[f"{name}_error"] = mean_and_error([r[name] for r in own if name in r])
     row["cost"] = fmean(each["cost"] for each in own) if own else None
     checks = [each["check"] for each in own if "check" in each]

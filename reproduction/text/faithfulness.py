@@ -32,7 +32,7 @@ from ..experiment import (
     write_record,
 )
 from .contexts import plain, read_reviews
-from .problems import Question, load, sum_error, sum_remarks
+from .problems import Question, load
 
 PICTURES = ()
 MEASURES = {
@@ -84,8 +84,7 @@ def reproduce(experiment: Experiment) -> None:
     experiment.csv("text-faithfulness-differences.csv", leads, "part", "measure")
     columns = {"part": "part", "title": "method", **MEASURES, "cost": "cost", "texts": "texts"}
     formats = {"cost": "{:.0f}", "texts": "{}", "smallest": "{:.1f}"}
-    remarks = [*_remarks(experiment, leads), *sum_remarks(methods, every)]
-    experiment.page(Table(columns, rows, formats), remarks)
+    experiment.page(Table(columns, rows, formats), _remarks(experiment, leads))
 
 
 def _options(experiment: Experiment, method: Method) -> Record:
@@ -245,7 +244,7 @@ def measure(experiment: Experiment, methods: Sequence[Method], item: tuple[str, 
                 two_sided=both,
             )
             row = {"method": method.name, "cost": cost, "seconds": spent}
-            row |= measures(problem, a.order.tolist()) | sum_error(problem, a)
+            row |= measures(problem, a.order.tolist())
             write_record(path, row)
         rows.append(row)
     return {"methods": rows}

@@ -7,7 +7,6 @@ each set that it asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from time import process_time
@@ -28,12 +27,8 @@ from greedypig.text.gates import TextObjective
 from greedypig.text.models import TextModel
 from greedypig.text.prompt import make_prompt
 
-from ..experiment import Method, Record
-
 GRADIENT = 3
 """Forwards that one gradient counts."""
-COMPLETE = 0.05
-"""Scores add up if their sum is off by no more than this share."""
 
 
 @cache
@@ -160,23 +155,3 @@ class Question:
         run = Run(objective, as_method(method), features=features, k=k, stop=stop, seed=seed)
         run.finish(None, None)
         return run.results(measure=False)[0], counted.cost[0] - before, process_time() - began
-
-
-def sum_error(problem: TextProblem, a: gp.Attribution) -> Record:
-    """How far the first round's scores are from their sum, G(all) − G(∅), as a share of it."""
-    if a.method != "greedy-pig" or not a.totals or not problem.rise:
-        return {}
-    return {"sum_error": abs(a.totals[0] / problem.rise - 1)}
-
-
-def sum_remarks(methods: Sequence[Method], rows: Sequence[Record]) -> list[str]:
-    """In how many cases the scores of the default method add up, as a sentence."""
-    own = [r["sum_error"] for r in rows if r["method"] == "greedy-pig" and "sum_error" in r]
-    if not own:
-        return []
-    title = next(method.title for method in methods if method.name == "greedy-pig")
-    near = sum(error <= COMPLETE for error in own)
-    return [
-        f"{title}: the first round's scores sum to G(all) − G(∅) within {COMPLETE:.0%} in "
-        f"{near} of {len(own)} cases, at most {max(own):.1%} off."
-    ]
