@@ -37,7 +37,7 @@ from reproduction.text.problems import Question
 
 RESULTS = Path(__file__).parent / "RESULTS-text.md"
 MODEL = "smollm2-135m-instruct"
-TRUE_NODES, FEW_NODES = 32, (4, 5, 6, 8)
+TRUE_NODES, FEW_NODES = 24, (4, 6, 8)
 FACT, QUESTION, ANSWER = "The kite costs 27 dollars.", "How much does the kite cost?", (
     "The kite costs 27 dollars."
 )  # fmt: skip

@@ -148,17 +148,17 @@ def _from_folder(name: str) -> tuple[Any, Any]:
     place = fspath(folder_of(name)) if name in NAMES else name
     try:
         config = transformers.AutoConfig.from_pretrained(place, local_files_only=True)
-        made = str((config.architectures or [""])[0])
+        architecture = str((config.architectures or [""])[0])
         loaders = {
             "ForSequenceClassification": transformers.AutoModelForSequenceClassification,
             "ForCausalLM": transformers.AutoModelForCausalLM,
             "LMHeadModel": transformers.AutoModelForCausalLM,
         }
-        loader = next((each for end, each in loaders.items() if made.endswith(end)), None)
+        loader = next((each for end, each in loaders.items() if architecture.endswith(end)), None)
         if loader is None:
             raise InvalidInput(
                 "Expected a sequence classifier or a causal language model "
-                f"(got {made or type(config).__name__} in {place!r})."
+                f"(got {architecture or type(config).__name__} in {place!r})."
             )
         with _no_progress_bar(transformers.utils.logging):
             model = loader.from_pretrained(place, local_files_only=True)
@@ -187,16 +187,16 @@ def _no_progress_bar(logging: Any) -> Iterator[None]:
 
 
 def _kind(model: Any) -> Kind:
-    made = type(model).__name__
+    architecture = type(model).__name__
     if isinstance(model, nn.Module) and hasattr(model, "get_input_embeddings"):
         single = not getattr(model.config, "is_encoder_decoder", False)
-        if single and made.endswith("ForSequenceClassification"):
+        if single and architecture.endswith("ForSequenceClassification"):
             return "classifier"
         if single and getattr(model, "can_generate", bool)():
             return "language model"
     raise InvalidType(
         "Expected a sequence classifier or a causal language model of transformers, its folder or "
-        f"name, or a pipeline of one (got {made})."
+        f"name, or a pipeline of one (got {architecture})."
     )
 
 
