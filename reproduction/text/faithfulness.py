@@ -75,7 +75,8 @@ def reproduce(experiment: Experiment) -> None:
         ]
         every += own
         rows += [table_row(settings["parts"][part], method, own) for method in chosen]
-        leads += paired(part, settings["ours"][part], own)
+        for ours in settings["ours"][part]:
+            leads += paired(part, ours, own)
         for lead in leads[-1:]:
             lead["tried"] = tried
     experiment.expect(every)
@@ -97,7 +98,8 @@ def _remarks(experiment: Experiment, leads: Sequence[Record]) -> list[str]:
     first = (
         f"Held-out reviews cut to {experiment.settings['words']} words, seed {experiment.seed}; "
         f"texts whose G rises by less than {experiment.settings['least']} are left out. Means ± "
-        "standard error; cost in forward-equivalents, a gradient counts three."
+        "standard error; cost in forward-equivalents, a gradient counts three. Differences below are "
+        "paired by text, positive where ours is better."
     )
     return [first, *(_lead(lead) for lead in leads)]
 
@@ -106,8 +108,8 @@ def _lead(lead: Record) -> str:
     """A difference as a sentence; positive where ours is better."""
     error = "one text" if lead["error"] is None else f"± {lead['error']:.3f}"
     return (
-        f"{lead['part']}, {lead['measure']}: {lead['ours']} is ahead of the best rival, "
-        f"{lead['rival']}, by {lead['gain']:+.3f} ({error})."
+        f"{lead['part']}, {lead['measure']}: {lead['ours']} against the best rival, "
+        f"{lead['rival']}: {lead['gain']:+.3f} ({error})."
     )
 
 
