@@ -98,8 +98,8 @@ def _remarks(experiment: Experiment, leads: Sequence[Record]) -> list[str]:
     first = (
         f"Held-out reviews cut to {experiment.settings['words']} words, seed {experiment.seed}; "
         f"texts whose G rises by less than {experiment.settings['least']} are left out. Means ± "
-        "standard error; cost in forward-equivalents, a gradient counts three. Differences below are "
-        "paired by text, positive where ours is better."
+        "standard error; cost in forward-equivalents, a gradient counts three. Differences below "
+        "are paired by text, positive where ours is better."
     )
     return [first, *(_lead(lead) for lead in leads)]
 
