@@ -29,7 +29,7 @@ lint: $(READY)
 
 # Tests run in two processes, each on one thread; more: make test JOBS=8.
 JOBS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # The inner loop: everything but the tests that start processes, train networks or draw pages.
 check: lint
