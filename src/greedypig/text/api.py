@@ -222,7 +222,8 @@ class TextProblem:
                 "Expected answer= for language models only (got a classifier). Try target=."
             )
         names = self.model.classes
-        if len(names) == 1:  # Read as the logit of its label where a class is asked for.
+        several = self.model.module.config.problem_type == "multi_label_classification"
+        if len(names) == 1 and not several:  # Where a class is asked for, its logit.
             names = [f"not {names[0]}", names[0]]
         if isinstance(target, str):
             if target not in names:
@@ -235,7 +236,6 @@ class TextProblem:
         with torch.no_grad():
             self.output = output = self.model.outputs(input_ids=ids).float()
         column = None
-        several = self.model.module.config.problem_type == "multi_label_classification"
         if several and not callable(objective):
             # Each label is a question of its own: is it there or not?
             column = int(output.argmax()) if target is None else whole(target)
