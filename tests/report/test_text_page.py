@@ -72,7 +72,8 @@ def test_a_source_says_the_same_only_where_it_is_not_needed_as_well():
 
 
 def test_what_is_enough_is_listed_and_what_was_selected_beyond_it_is_folded():
-    read = words(report.html(text_result(k=3, enough=2)))
+    three = gp.GreedyPIG(per_round=1, rounds=3)
+    read = words(report.html(text_result(method=three, enough=2)))
     first, rest = read.split("Next sentences (1)")
     table = first[first.index("First sentences In order of selection") :]
     assert "Paint it red!" in table
@@ -82,6 +83,12 @@ def test_what_is_enough_is_listed_and_what_was_selected_beyond_it_is_folded():
     assert "sentences selected" not in read
     assert "search ended with3 of 4 sentences" in rest
     assert "Next sentences" not in words(report.html(text_result(k=2, enough=2)))
+
+
+def test_as_many_features_as_were_asked_for_are_listed():
+    a = text_result(k=3, enough=1)
+    assert TextNotes.of(a).start == 3
+    assert "Next sentences" not in words(report.html(a))
 
 
 def test_the_explained_part_of_an_answer_is_bold_and_always_present_text_is_told_apart():

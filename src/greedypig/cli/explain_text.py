@@ -271,7 +271,8 @@ class Question:
 
         if self.answers:  # Sentences count from 1 on the command line.
             message = re.sub(r"from 0 to (\d+) \(got (-?\d+)\)", from_one, message)
-        message = re.sub(r"Try text=gp\.truncate_text.*", "Try --truncate.", message)
+        shorter = "Try a shorter question or answer." if self.args.truncate else "Try --truncate."
+        message = re.sub(r"Try (text=gp\.truncate_text|fewer or shorter doc).*", shorter, message)
         target = "--part" if self.answers else "--class"
         names = {"target": target, "objective": "--objective", "k": "--k"}
         return re.sub(

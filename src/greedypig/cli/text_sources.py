@@ -102,7 +102,7 @@ def read_text(path: Path) -> str:
 
 def _decoded(raw: bytes, name: str) -> str:
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"Expected text in UTF-8 in {name} (got another encoding at byte {error.start:,}). "
@@ -118,10 +118,10 @@ def _messages(content: str, path: Path) -> list[dict[str, str]]:
         raise UsageError(f"Expected JSON in {path} (got: {error}).") from error
     chat = chat.get("messages") if isinstance(chat, dict) else chat
     messages = chat if isinstance(chat, list) else []
-    right = [isinstance(m, dict) and isinstance(m.get("content"), str) for m in messages]
-    if not right or not all(right) or not all("role" in m for m in messages):
+    right = [isinstance(m, dict) and {"role", "content"} <= m.keys() for m in messages]
+    if not right or not all(right):
         raise UsageError(
             f'Expected a chat in {path}, as [{{"role": "user", "content": "…"}}, …] '
             "(got something else)."
         )
-    return [{"role": str(m["role"]), "content": m["content"]} for m in messages]
+    return messages

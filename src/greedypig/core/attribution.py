@@ -356,9 +356,10 @@ class Attribution:
         return self.order[self.features.first_rank(self.order)]
 
     def __repr__(self) -> str:
+        rounds = f"{len(self.picks)} round{'s' * (len(self.picks) != 1)}"
         return (
             f"Attribution({self.method}: {self.selected} of {self.features.count} features "
-            f"selected in {len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
+            f"selected in {rounds}, G {float(self.values[0]):.4g} → "
             f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
             f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"
         )

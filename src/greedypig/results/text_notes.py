@@ -203,8 +203,7 @@ class TextNotes:
     @property
     def start(self) -> int:
         """How many of the best features are shown at first."""
-        few = min(self.selected or len(self.order), 5)
-        return min((count for count in (self.enough, self.asked) if count), default=few)
+        return self.asked or self.enough or min(self.selected or len(self.order), 5)
 
     def value(self, g: float) -> str:
         """G in words: a log-probability as the probability, unless that is very small."""
@@ -368,8 +367,13 @@ class TextNotes:
 
     def twin_lines(self) -> list[str]:
         """“…” says the same as “…”."""
-        pairs = [(self.name(j), verb, self.name(i)) for j, i, verb in self.twin_verbs()]
-        return [f"{'Another ' * (j == i)}“{j}” {verb} “{i}”." for j, verb, i in pairs]
+        pairs = [(self._quoted(j), verb, self._quoted(i)) for j, i, verb in self.twin_verbs()]
+        return [f"{'Another ' * (j == i)}{j} {verb} {i}." for j, verb, i in pairs]
+
+    def _quoted(self, feature: int) -> str:
+        """A feature's text, with its document where that has a name."""
+        document = self.document(feature)
+        return f"“{self.name(feature)}”" + f" ({document})" * bool(document)
 
 
 def shortened(text: str, most: int = 80) -> str:
