@@ -244,6 +244,21 @@ def test_of_one_long_document_the_first_sentences_are_kept(call, saved):
     assert re.search(r"only the first \d+ of 559 characters fit", " ".join(err.split()))
 
 
+def test_files_of_windows_and_chats_of_text_parts(answer, call, saved):
+    (saved / "dos.txt").write_bytes(b"The cat sat .\r\nThe dog ran .\r\n")
+    _, out, _ = call("explain-text", "dos.txt", *CLASSIFIER, *QUICK)
+    assert "x0d" not in out
+    parts = [{"type": "text", "text": "The cat sat ."}]
+    (saved / "parts.json").write_text(json.dumps([{"role": "user", "content": parts}]))
+    asked = answer("explain-text", "parts.json", *SPEAKER, "--features", "words")
+    assert asked["count"] == 4
+
+
+def test_as_many_words_as_were_asked_for_are_marked(call, saved):
+    _, out, _ = call("explain-text", "review.txt", *CLASSIFIER, "--k", "3")
+    assert all(f"[{place}:" in out for place in (1, 2, 3))
+
+
 def test_a_part_counts_from_1(call, saved):
     code, _, err = call("explain-text", *ASKED, *SPEAKER, "--part", "0")
     assert code == 2
