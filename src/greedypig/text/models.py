@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import InvalidInput, InvalidType, MissingPackage, first_line
+from ..core.errors import InvalidInput, InvalidType, MissingPackage, did_you_mean, first_line
 from ..network.fingerprint import fingerprint
 from ..network.frozen import Frozen, freeze
 from .pretrained import NAMES, folder_of
@@ -168,8 +168,8 @@ def _from_folder(name: str) -> tuple[Any, Any]:
             raise
         raise InvalidInput(
             f"Expected a folder of transformers, one of {', '.join(NAMES)}, or a model in the "
-            f"local cache (got {name!r}: {first_line(error)}). Nothing is downloaded: load the "
-            "model yourself to fetch it, and pass model and tokenizer."
+            f"local cache (got {name!r}: {first_line(error)}).{did_you_mean(name, NAMES)} Nothing "
+            "is downloaded: load the model yourself to fetch it, and pass model and tokenizer."
         ) from error
     return model, tokenizer
 
