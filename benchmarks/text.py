@@ -33,6 +33,7 @@ from greedypig.text.prompt import make_prompt
 
 sys.path.insert(0, os.fspath(Path(__file__).parents[1]))
 from reproduction.text.contexts import KINDS, make_context, read_reviews, review_sentences
+from reproduction.text.evidence import distractors
 from reproduction.text.problems import Question
 
 RESULTS = Path(__file__).parent / "RESULTS-text.md"
@@ -121,7 +122,7 @@ def whole(model: models.TextModel, tokens: int) -> str:
 def questions(model: models.TextModel) -> Iterator[Question]:
     """Contexts that the model answers rightly, of every kind in turn; not those of the experiment
     (seed 0)."""
-    texts = review_sentences([text for text, _ in read_reviews(3000)])
+    texts = distractors(3000)
     for number in count():
         for kind in KINDS:
             context = make_context(kind, 1, number, texts)

@@ -326,8 +326,7 @@ class Question:
             if source.context is None and isinstance(text, str):
                 kept = gp.truncate_text(self.model, text)
                 if len(kept) < len(text.rstrip()):
-                    share = f"{len(kept):,} of {len(text):,} characters"
-                    self.terminal.note(f"{source.name}: only the first {share} fit the model.")
+                    self._note_cut(source, kept, text)
                 return replace(source, text=kept)
             if source.context is None:
                 return source
@@ -355,6 +354,9 @@ class Question:
         ends = [end for _, end in sentences(document)]
         many = bisect_left(ends, True, key=lambda end: not self._fit([document[:end]], source))
         kept = document[: ends[max(1, many) - 1]]
-        share = f"{len(kept):,} of {len(document):,} characters"
-        self.terminal.note(f"{source.name}: only the first {share} fit the model.")
+        self._note_cut(source, kept, document)
         return kept
+
+    def _note_cut(self, source: Source, kept: str, whole: str) -> None:
+        share = f"{len(kept):,} of {len(whole):,} characters"
+        self.terminal.note(f"{source.name}: only the first {share} fit the model.")

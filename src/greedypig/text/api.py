@@ -206,7 +206,7 @@ class TextProblem:
     @cached_property
     def _deleting(self) -> TextObjective:
         """The objective with absent features cut out of the text."""
-        return self.objective.with_absent("deleted")
+        return self.objective.rebuilt(absent="deleted")
 
     def provenance(self) -> dict[str, str]:
         """Versions, and digests of the model, the text and the question."""
@@ -277,9 +277,7 @@ class TextProblem:
         if g.takes_masks(plain):
             return
         if self.answer is None:
-            self.objective = TextObjective(
-                g.model, g.prompt, None, g.measure, removing=g.removes, causal=True
-            )
+            self.objective = g.rebuilt(causal=True)
             if self.objective.takes_masks(plain):
                 return
         raise InvalidInput(
@@ -291,15 +289,7 @@ class TextProblem:
     def _turn(self) -> None:
         """Explain a value that the text lowers by what lowers it."""
         g = self.objective
-        self.objective = TextObjective(
-            g.model,
-            g.prompt,
-            None,
-            lambda output: -g.measure(output),
-            g.absent,
-            removing=g.removes,
-            causal=g.causal,
-        )
+        self.objective = g.rebuilt(measure=lambda output: -g.measure(output))
         self.settings["objective"] = "decrease"
         self.empty, self.full = -self.empty, -self.full
 

@@ -130,17 +130,15 @@ class TextObjective(Objective):
         """Do the lines lead away from the text, as a counterfactual's do?"""
         return bool(self.start.all())
 
-    def with_absent(self, absent: str) -> TextObjective:
-        """The same question with features absent in another way."""
-        return TextObjective(
-            self.model,
-            self.prompt,
-            self.answer,
-            self.measure,
-            absent,
-            removing=self.removes,
-            causal=self.causal,
-        )
+    def rebuilt(self, **changes: Any) -> TextObjective:
+        """The same question with another measure=, absent=, removing= or causal=."""
+        own: dict[str, Any] = {
+            "measure": self.measure,
+            "absent": self.absent,
+            "removing": self.removes,
+            "causal": self.causal,
+        }
+        return TextObjective(self.model, self.prompt, self.answer, **own | changes)
 
     def plain_output(self) -> Tensor:
         """The output for the text itself, without gates."""

@@ -73,7 +73,7 @@ class GradientInput:
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """scores_i = Σ over the feature's tokens of (embedding − neutral) · ∂g/∂embedding."""
-        text = as_text(objective, self.name).with_absent("embedding")
+        text = as_text(objective, self.name).rebuilt(absent="embedding")
         there = torch.full_like(mask, 0.0 if text.removes else 1.0).unsqueeze(1)
         scores = text.gradient(there, mask.new_ones(1))
         objective.count_gradients(1)
