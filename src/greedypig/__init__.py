@@ -24,10 +24,11 @@ if TYPE_CHECKING:
         NotDifferentiable,
     )
     from .core.features import Elements, Features, Groups, Windows
+    from .core.maximize import best_subset, maximize, rounds
+    from .core.methods import Greedy, GreedyPIG, SequentialGradient, TwoSidedPIG
     from .core.objective import Objective, SetFunction
     from .core.quadrature import Rule, rule
     from .core.rounds import State
-    from .core.run import best_subset, maximize, rounds
     from .core.scorers import (
         IG,
         Gradient,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
     from .tensors.api import explain, explain_many
-    from .tensors.methods import Greedy, GreedyPIG, SequentialGradient, TwoSidedPIG
     from .tensors.pictures import BlurIG, grid, superpixels, windows
     from .tensors.steady import SteadyPIG
     from .tensors.targets import margin
@@ -64,10 +64,11 @@ _HOMES = {
     "core.errors": "DiskFull GreedyPigError InvalidFile InvalidInput InvalidType MissingPackage "
     "NonFinite NotDifferentiable",
     "core.features": "Elements Features Groups Windows",
+    "core.maximize": "best_subset maximize rounds",
+    "core.methods": "Greedy GreedyPIG SequentialGradient TwoSidedPIG",
     "core.objective": "Objective SetFunction",
     "core.quadrature": "Rule rule",
     "core.rounds": "State",
-    "core.run": "best_subset maximize rounds",
     "core.scorers": "IG Gradient GuidedIG LeaveOneOut MarginalGains Random SmoothIG",
     "core.stopping": "Stop StopReason",
     "core.two_sided": "two_sided",
@@ -80,7 +81,6 @@ _HOMES = {
     "tables.api": "select_features",
     "tables.finetune": "mask_finetune",
     "tensors.api": "explain explain_many",
-    "tensors.methods": "Greedy GreedyPIG SequentialGradient TwoSidedPIG",
     "tensors.pictures": "BlurIG grid superpixels windows",
     "tensors.steady": "SteadyPIG",
     "tensors.targets": "margin",

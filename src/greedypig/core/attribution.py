@@ -87,7 +87,8 @@ class Attribution:
     gradients_used: int
     """Gradients paid."""
     seconds: float
-    """Time spent, the parts of a resumed run together."""
+    """Time that the search took, the parts of a resumed run together: its rounds, and no checks
+    before or after them. Of examples side by side it is a share of their time."""
     stop: StopReason
     """Why it stopped."""
     last_scores: Tensor
@@ -96,6 +97,8 @@ class Attribution:
     """What a feature is: a value, a group of them, a window."""
     layout: Layout
     """How values fold back into the caller's tensors."""
+    forwards_used: int = 0
+    """Forward passes of the search that no gradient was taken of."""
     first_scores: Tensor | None = None
     """(features,) every score of the first of several rounds, where scores are integrals along the
     path to everything, as those of integrated gradients are, or marginal gains."""

@@ -47,6 +47,12 @@ class NonFinite(GreedyPigError, ArithmeticError):
     """A value or gradient is NaN or infinite; `so_far` holds the results of the rounds before."""
 
     so_far: tuple[Attribution, ...] = ()
+    round: int | None = None
+    """The round that failed, from 1; None outside of rounds."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.round is None else f"{text} This was in round {self.round}."
 
 
 class InvalidFile(GreedyPigError, ValueError):

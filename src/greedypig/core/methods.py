@@ -6,26 +6,52 @@ one round that ranks everything. `Greedy` makes any of them adaptive; Algorithm 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from torch import Tensor
 
 from .errors import InvalidInput, InvalidType, did_you_mean
 from .features import Features
-from .numbers import check_count, check_knobs, real, whole
+from .numbers import check_count, check_knobs
 from .quadrature import Rule
+from .registry import METHODS
+from .revisions import Revision, WhileGRises
+from .rounds import Round
 from .schedule import equal, geometric
-from .scorers import (
-    IG,
-    Gradient,
-    GuidedIG,
-    LeaveOneOut,
-    MarginalGains,
-    Random,
-    SmoothIG,
-    TwoSidedIG,
-    cost_of,
-)
+from .scorers import IG, Custom, Gradient, OneShot, SmoothIG, TwoSidedIG, described
+from .stopping import Stop
+
+
+class Method(Protocol):
+    """What ranks features: a scorer, and how many features each round takes."""
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        ...
+
+    @property
+    def round_scorer(self) -> OneShot:
+        """The scorer of every round."""
+        ...
+
+    def picks(self, features: Features, k: int | None = None) -> tuple[int, ...]:
+        """How many features every round takes, until k (default: all) are selected."""
+        ...
+
+    def revisions(self, k: int | None, stop: Stop) -> tuple[Revision, ...]:
+        """Changes of what a round takes."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """The method's name and knobs, for the record."""
+        ...
+
+
+MethodLike: TypeAlias = Method | OneShot | str | Callable[[Any, Round], Tensor]
+"""A method by name, as an object, or as a function (objective, round) → scores."""
 
 MEASURED = "measured"
 SCHEDULES = ("equal", "geometric", MEASURED)
@@ -73,15 +99,33 @@ class InRounds:
         object.__setattr__(self, "schedule", picks)
         object.__setattr__(self, "rounds", len(picks))
 
+    name = "rounds"
+
     @property
     def scorer(self) -> Any:
         """The one-shot scorer of every round."""
         raise NotImplementedError
 
     @property
+    def round_scorer(self) -> OneShot:
+        """The scorer of every round."""
+        scorer: OneShot = self.scorer
+        return scorer
+
+    @property
     def most_rounds(self) -> int:
         """How many rounds are run where the features are enough for them."""
-        return self.rounds or (100 if cost_of(self.scorer) == 1 else 20)
+        return self.rounds or (100 if self.scorer.cost == 1 else 20)
+
+    def revisions(self, k: int | None, stop: Stop) -> tuple[Revision, ...]:
+        """A measured round takes more features as long as G rises."""
+        if self.schedule != MEASURED:
+            return ()
+        return (WhileGRises(k, float("inf") if stop.value is None else stop.value),)
+
+    def settings(self) -> dict[str, Any]:
+        """The method's name and knobs, for the record."""
+        return described(self)
 
     def picks(self, features: Features, k: int | None = None) -> tuple[int, ...]:
         """How many features every round takes, until k (default: all) are selected.
@@ -90,6 +134,8 @@ class InRounds:
         everything. Rounds that are to select everything share that number, and the last one takes
         what is left: shares of all features would have held everything after a few rounds.
         """
+        if k is not None:
+            k = check_count("k", k, features.count)
         if not isinstance(self.schedule, str):
             picks = tuple(self.schedule)
             if k is not None or sum(picks) > features.count:
@@ -106,7 +152,7 @@ class InRounds:
             return (self.per_round,) * full + (rest,) * (rest > 0)
         rounds = min(self.most_rounds, count)
         if self.schedule == MEASURED:
-            return (1,) * rounds  # At least; `Run` measures how many more.
+            return (1,) * rounds  # At least; `WhileGRises` measures how many more.
         shared = count if k is not None else max(min(features.cover, count), rounds)
         parts = equal(shared, rounds)
         if self.schedule == "geometric":
@@ -183,9 +229,9 @@ class Greedy(InRounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inner = scorer_of(as_method(self.one_shot))
         # A method that scores otherwise in rounds says so, as `from_captum(Saliency)` does.
-        object.__setattr__(self, "one_shot", getattr(inner, "in_rounds", inner))
+        inner = as_method(self.one_shot).round_scorer.in_rounds
+        object.__setattr__(self, "one_shot", inner)
 
     @property
     def scorer(self) -> Any:
@@ -193,48 +239,32 @@ class Greedy(InRounds):
         return self.one_shot
 
 
-METHODS: dict[str, Callable[[], Any]] = {
-    "greedy-pig": GreedyPIG,
-    "two-sided-pig": TwoSidedPIG,
-    "sequential-gradient": SequentialGradient,
-    "ig": IG,
-    "gradient": Gradient,
-    "smooth-ig": SmoothIG,
-    "guided-ig": GuidedIG,
-    "random": Random,
-    "marginal-gains": MarginalGains,
-    "leave-one-out": LeaveOneOut,
-}
-"""Names of methods; rooms add the methods of their kind of data."""
-
-
-def with_knobs(method: Any, **knobs: Any) -> Any:
+def with_knobs(method: MethodLike, **knobs: Any) -> Any:
     """The method, by name or as an object, with these knobs set; None leaves a knob as it is.
 
     steps: gradients of a round, or of a one-shot method; for steady-pig they are its views.
     """
-    method = as_method(method)
+    made: Any = as_method(method)
     for name, value in knobs.items():
-        known = getattr(method, "__dataclass_fields__", ())
-        knob = "views" if name == "steps" and "views" in known else name
+        fields = getattr(made, "__dataclass_fields__", ())
+        knob = "views" if name == "steps" and "views" in fields else name
         if value is None:
             continue
-        if knob in known:
-            method = replace(method, **{knob: value})
-        elif name == "steps" and isinstance(method, SmoothIG):
-            method = replace(method, scorer=with_knobs(method.scorer, steps=value))
+        if knob in fields:
+            made = replace(made, **{knob: value})
+        elif name == "steps" and isinstance(made, SmoothIG):
+            made = replace(made, scorer=with_knobs(made.scorer, steps=value))
         else:
-            title = getattr(method, "name", type(method).__name__)
-            raise InvalidInput(f"Expected no {name} for method {title!r} (got {value!r}).")
-    return method
+            raise InvalidInput(f"Expected no {name} for method {made.name!r} (got {value!r}).")
+    return made
 
 
-def as_method(method: Any) -> Any:
-    """A method by name, with its defaults, or as an object or a callable (objective, mask) →
-    scores, checked."""
+def as_method(method: MethodLike) -> Method:
+    """A method by name, with its defaults, or as an object or a function, checked."""
     if isinstance(method, str):
         if method in METHODS:
-            return METHODS[method]()
+            made: Method = METHODS[method].factory()
+            return made
         near = "ig" if method.lower() == "integrated-gradients" else method
         raise InvalidInput(
             f"Expected method to be one of {', '.join(METHODS)} (got {method!r})."
@@ -248,45 +278,11 @@ def as_method(method: Any) -> Any:
         )
     if isinstance(method, type):
         raise InvalidType(f"Expected a method (got the class). Try {method.__name__}().")
-    if not callable(method) and not hasattr(method, "scorer"):
+    if isinstance(method, OneShot | InRounds):
+        return method
+    if not callable(method):
         raise InvalidType(
             "Expected method to be a name, a method such as gp.GreedyPIG() or a callable "
-            f"(objective, mask) → scores (got {type(method).__name__})."
+            f"(objective, round) → scores (got {type(method).__name__})."
         )
-    return method
-
-
-def scorer_of(method: Any) -> Any:
-    """The scorer of every round; a one-shot method is its own, also where it holds another."""
-    return method if callable(method) else getattr(method, "scorer", method)
-
-
-def picks_of(method: Any, features: Features, k: int | None) -> tuple[int, ...]:
-    """How many features every round takes; a one-shot method takes all, or k, in one round."""
-    if k is not None:
-        k = check_count("k", k, features.count)
-    if not hasattr(method, "picks"):
-        return (features.count if k is None else k,)
-    picks: tuple[int, ...] = method.picks(features, k)
-    return picks
-
-
-def describe(method: Any) -> dict[str, Any]:
-    """A method's name and knobs, for the record."""
-    name = getattr(method, "name", None) or getattr(method, "__name__", type(method).__name__)
-    if callable(knobs := getattr(method, "settings", None)):
-        return {"method": name, **knobs()}
-    own = fields(method) if is_dataclass(method) else ()
-    return {"method": name} | {f.name: _plain(getattr(method, f.name)) for f in own}
-
-
-def _plain(knob: Any) -> Any:
-    """A knob as JSON holds it."""
-    knob = real(whole(knob))
-    if knob is None or isinstance(knob, str | int | float):
-        return knob
-    if isinstance(knob, Rule):
-        return [list(knob.nodes), list(knob.weights)]
-    if isinstance(knob, Sequence):
-        return list(knob)
-    return dict(knob) if isinstance(knob, Mapping) else describe(knob)
+    return Custom(method)

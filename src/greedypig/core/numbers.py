@@ -54,3 +54,14 @@ def check_knobs(method: Any, *counts: str, **ranges: tuple[float, float]) -> Non
     for name, (low, high) in ranges.items():
         object.__setattr__(method, name, real(getattr(method, name)))
         check_between(name, getattr(method, name), low, high)
+
+
+def check_seed(seed: Any) -> tuple[int, int]:
+    """A seed and the place of an example, 0 where none is given, as Python's own."""
+    pair = tuple(map(whole, seed)) if isinstance(seed, tuple | list) else (whole(seed), 0)
+    if len(pair) != 2 or not all(type(number) is int for number in pair) or pair[1] < 0:
+        raise InvalidInput(
+            "Expected seed to be a whole number, or (seed, place) for one example of several "
+            f"(got {seed!r})."
+        )
+    return pair[0], pair[1]

@@ -9,7 +9,6 @@ their rows share device batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
 from math import isfinite
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType, NonFinite, NotDifferentiable
-from .features import Elements, Features
 from .layout import Layout
 from .numbers import whole
 
@@ -56,11 +54,15 @@ class Objective:
 
     function: (points (m, n), problems (m,)) → values (m,), where `problems` says to which of the b
     problems each row belongs. start, end: (lines, b, n); more than one line where several
-    baselines are averaged. Copies (`changed`, `toward`, `seen`) count their gradients together.
+    baselines are averaged. Copies (`toward`, `seen`, `repeated`) count their gradients together.
     """
 
     sides = 1
     """Gradients of each point on every line; 2 where the other side counts too (two_sided.py)."""
+    is_probability = False
+    """Is g a probability, from 0 to 1?"""
+    removes = False
+    """Do the lines lead away from the input, as a counterfactual's do?"""
 
     def __init__(
         self,
@@ -78,20 +80,10 @@ class Objective:
         self.layout = layout or Layout.vector(self.n)
         self.labels = tuple(labels)
         """What each problem is called in an error: "input 3"."""
-        self.seed, self.round, self.step = 0, 0, 0
-        """The seed of random numbers; how many rounds, and steps of this round, came before."""
-        self.goal: Tensor | None = None
-        """(b, n) mask at which the paths of this round end; None for everything."""
-        self.features: Features = Elements(self.n)
-        """What is selected at once."""
-        self.taken: Tensor | None = None
-        """(b, features) bool: the features selected before this round."""
-        self.picks = 0
-        """How many features this round takes."""
         self._times = 1
         """How many of the problems are repetitions of one."""
         self._adaptive, rows = _rows(batch_size, self.n)
-        self._shared = {"rows": rows, "gradients": 0}
+        self._shared = {"rows": rows, "gradients": 0, "forwards": 0}
 
     @property
     def rows(self) -> int:
@@ -112,22 +104,35 @@ class Objective:
         """Count gradients that a scorer has taken itself, for each of the problems."""
         self._shared["gradients"] += number
 
-    # The same problems, otherwise.
+    @property
+    def forwards_used(self) -> int:
+        """Forward passes so far for each of the problems that no gradient was taken of."""
+        return self._shared["forwards"]
 
-    def changed(self, **attributes: Any) -> Self:
-        """A copy with these attributes: the round, the step, the goal, the features, the seed."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__ | attributes)
-        return other
+    def count_forwards(self, number: int) -> None:
+        """Count forward passes that a scorer has taken itself, for each of the problems."""
+        self._shared["forwards"] += number
+
+    @property
+    def plain(self) -> Objective:
+        """The objective that wrappers such as `TwoSidedObjective` are put around; else itself."""
+        return self
+
+    # Changed copies.
+
+    def for_round(self, number: int) -> Objective:
+        """The objective of one round, counted from 0: itself, unless rounds have samples of their
+        own."""
+        return self
 
     def toward(self, end: Tensor) -> Self:
-        """The same problems with other ends of their lines."""
-        return self.changed(end=end, span=end - self.start)
+        """A copy whose lines lead to `end`."""
+        return self._with(end=end, span=end - self.start)
 
     def repeated(self, times: int) -> Self:
-        """b · times problems: each of these so many times, next to each other."""
+        """A copy of b · times problems: each problem `times` times, next to each other."""
         function = self.function
-        return self.changed(
+        return self._with(
             function=lambda points, problems: function(points, problems // times),
             start=self.start.repeat_interleave(times, 1),
             end=self.end.repeat_interleave(times, 1),
@@ -138,18 +143,19 @@ class Objective:
         )
 
     def seen(self, view: Callable[[Tensor, Tensor], Tensor]) -> Self:
-        """The same problems with every point changed by a differentiable view (points, problems)
-        → points first."""
+        """A copy in which every point is changed by a differentiable view (points, problems) →
+        points first."""
         function = self.function
-        return self.changed(
-            function=lambda points, problems: function(view(points, problems), problems)
-        )
+        return self.computed_by(lambda points, problems: function(view(points, problems), problems))
 
-    def generator(self, *stream: int) -> torch.Generator:
-        """Random numbers of this seed, round and stream, on every platform alike."""
-        key = repr((self.seed, self.round, *stream)).encode()
-        digest = blake2b(key, digest_size=7).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+    def computed_by(self, function: Callable[[Tensor, Tensor], Tensor]) -> Self:
+        """A copy with another function (points, problems) → values."""
+        return self._with(function=function)
+
+    def _with(self, **attributes: Any) -> Self:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__ | attributes)
+        return other
 
     # Values and gradients.
 
@@ -165,11 +171,14 @@ class Objective:
             )
         return values
 
-    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
-        """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
+    def gradient(self, masks: Tensor, weights: Tensor, /, *, step: int = 0) -> Tensor:
+        """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k).
+
+        step: the place of the first mask among the points of a round, for errors.
+        """
         total, first = torch.zeros_like(self.end[0]), 0
         for part in self._parts(masks):
-            _, slopes = self._evaluate(self._place(part), first)
+            _, slopes = self._evaluate(self._place(part), step + first)
             used = weights[first : first + part.shape[1]].to(slopes)
             total += _mean((used @ slopes) * self.span)
             first += part.shape[1]
@@ -210,8 +219,8 @@ class Objective:
     ) -> tuple[Tensor, Tensor]:
         """(lines, b, s, n) points → (b, s) mean values and the points' gradients, if asked for.
 
-        first: the first point's place in the call. No more rows are evaluated at once than fit a
-        batch, nor than fit into memory.
+        first: the first point's place among the points of a round. No more rows are evaluated at
+        once than fit a batch, nor than fit into memory.
         """
         lines, b, s, n = points.shape
         count, done = lines * b * s, 0
@@ -246,6 +255,7 @@ class Objective:
             done += leaf.shape[0]
         mean = _mean(torch.cat(values).view(lines, b, s))
         if not gradient:
+            self.count_forwards(lines * s * self._times)
             return mean, mean.new_empty(0)
         self.count_gradients(lines * s * self._times)
         gradients = torch.cat(slopes).view(lines, b, s, n)
@@ -273,8 +283,8 @@ class Objective:
             for problem, step, *value in torch.nonzero(~finite)[:1].tolist():
                 place = f" with respect to {self.layout.place(value[0])}" if value else ""
                 raise NonFinite(
-                    f"Expected finite numbers (got NaN or infinity as a {what}{place} in round "
-                    f"{self.round + 1}, step {self.step + first + step + 1}{self._of(problem)})."
+                    f"Expected finite numbers (got NaN or infinity as a {what}{place} in step "
+                    f"{first + step + 1}{self._of(problem)})."
                 )
 
     def _of(self, problem: int) -> str:
@@ -282,28 +292,29 @@ class Objective:
 
 
 class OwnGradient(Objective):
-    """One problem (b = 1) whose points are masks, with a `gradient` that is not autograd's."""
+    """An objective over masks with a `gradient` that is not autograd's."""
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(1, s, n) masks → (1, s) values and (1, s, n) gradients, one mask at a time."""
+        """(b, s, n) masks → (b, s) values and (b, s, n) gradients, one mask at a time."""
         one = masks.new_ones(1)
         gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
         return self.values(masks), torch.stack(gradients, 1)
 
 
-class _SetFunctionObjective(OwnGradient):
+class SetFunctionObjective(OwnGradient):
     """A set function of the caller's that brings its own gradient, as an objective."""
 
     def __init__(self, own: SetFunction) -> None:
         dtype = getattr(own, "dtype", None) or torch.get_default_dtype()
         start = torch.zeros(1, 1, own.n, dtype=dtype, device=getattr(own, "device", None))
         rows: Any = getattr(own, "batch_size", "auto")
-        super().__init__(
-            lambda points, _: own.values(points), start, torch.ones_like(start), batch_size=rows
-        )
         self.own = own
+        super().__init__(self._own_values, start, torch.ones_like(start), batch_size=rows)
 
-    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+    def _own_values(self, points: Tensor, _: Tensor) -> Tensor:
+        return self.own.values(points)
+
+    def gradient(self, masks: Tensor, weights: Tensor, /, *, step: int = 0) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n)."""
         total, first = torch.zeros_like(self.end[0]), 0
         for part in self._parts(masks):
@@ -315,24 +326,10 @@ class _SetFunctionObjective(OwnGradient):
                     f"Expected a gradient of shape ({self.n},) (got {tuple(summed.shape)})."
                 )
             self.count_gradients(count)
-            self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1), first)
+            self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1), step + first)
             total += summed * self.span[0]
             first += count
         return total
-
-
-def as_objective(candidate: Any) -> Objective:
-    """The candidate as an `Objective`: it is one, or a set function with a gradient of its own."""
-    if isinstance(candidate, Objective):
-        return candidate
-    if isinstance(candidate, SetFunction):
-        return _SetFunctionObjective(candidate)
-    if hasattr(candidate, "as_objective"):  # gp.two_sided(…)
-        objective: Objective = candidate.as_objective()
-        return objective
-    raise InvalidType(
-        f"Expected an objective (got {type(candidate).__name__}). Try gp.objective(g, n)."
-    )
 
 
 def _rows(batch_size: Any, n: int) -> tuple[bool, int]:

@@ -1,39 +1,126 @@
 """One-shot scores at a mask: how much each value adds on the way from 1_S to 1.
 
-A scorer is a function (objective, mask (b, n)) → scores (b, n). It follows a path of masks from
-1_S to 1 and sums gradient · movement along it, so values of S, which do not move, score 0. Any of
-them becomes adaptive by the rounds in `rounds.py`, which call it again after every pick. Sources:
+A scorer is a function (objective, round) → scores (b, n). It follows a path of masks from 1_S,
+`round.mask`, to 1 and sums gradient · movement along it, so values of S, which do not move, score
+0. Any of them becomes adaptive by the rounds in `rounds.py`, which call it again after every pick.
+Every scorer here is a one-shot method, too: one round that ranks everything. Sources:
 integrated gradients, Sundararajan et al. 2017; SmoothGrad, Smilkov et al. 2017; Guided IG,
 Kapishnikov et al. 2021, Algorithm 1; greedy by marginal gains, Nemhauser et al. 1978.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from math import isclose
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
 from .features import Features
-from .numbers import check_knobs, check_switch
+from .numbers import check_count, check_knobs, check_switch, real, whole
 from .objective import Objective
 from .quadrature import Rule, completed, rule
+from .revisions import Revision
+from .rounds import Round
+from .stopping import Stop
 
 
-class Scorer(Protocol):
-    """Any callable (objective, mask) → scores. It may also say how many gradients it `cost`s."""
+class OneShot:
+    """A scorer that is a method by itself: one round that takes everything, or k features."""
 
-    def __call__(self, objective: Objective, mask: Tensor, /) -> Tensor:
-        """(b, n) masks 1_S → (b, n): how much each value would add to S."""
-        ...
+    name: str
+    integrates: ClassVar[bool] = False
+    """Are scores integrals along the path to everything?"""
+    measures_gains: ClassVar[bool] = False
+    """Are scores differences of G?"""
+    may_be_flat: ClassVar[bool] = False
+    """May every score be 0 although the objective depends on its features?"""
+
+    @property
+    def cost(self) -> int:
+        """Gradients of one call; 0 where that is not known."""
+        return 0
+
+    @property
+    def round_scorer(self) -> Self:
+        """The scorer of the only round: the method itself."""
+        return self
+
+    @property
+    def in_rounds(self) -> OneShot:
+        """The scorer that greedy rounds around this method call."""
+        return self
+
+    def revisions(self, k: int | None, stop: Stop) -> tuple[Revision, ...]:
+        """Changes of what a round takes: none."""
+        return ()
+
+    def picks(self, features: Features, k: int | None = None) -> tuple[int, ...]:
+        """One round of all features, or of k."""
+        return (features.count if k is None else check_count("k", k, features.count),)
+
+    def settings(self) -> dict[str, Any]:
+        """The method's name and knobs, for the record."""
+        return described(self)
+
+    def __call__(self, objective: Any, round: Round, /) -> Tensor:
+        """(b, n): how much each value would add to S."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class IG:
+class Custom(OneShot):
+    """A function (objective, round) → scores of the caller's, as a one-shot method."""
+
+    function: Callable[[Any, Round], Tensor]
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The function's name."""
+        kind = type(self.function).__name__
+        name = getattr(self.function, "name", None) or getattr(self.function, "__name__", kind)
+        return str(name)
+
+    @property
+    def cost(self) -> int:
+        """What the function says."""
+        return int(getattr(self.function, "cost", 0))
+
+    def settings(self) -> dict[str, Any]:
+        """The function's name, and its fields if it is a dataclass."""
+        return described(self.function) | {"method": self.name}
+
+    def __call__(self, objective: Any, round: Round, /) -> Tensor:
+        """What the function returns."""
+        return self.function(objective, round)
+
+
+def described(method: Any) -> dict[str, Any]:
+    """The name and the fields of a method, as JSON holds them."""
+    knobs = fields(method) if is_dataclass(method) else ()
+    name = getattr(method, "name", type(method).__name__)
+    return {"method": name} | {f.name: _plain(getattr(method, f.name)) for f in knobs}
+
+
+def _plain(knob: Any) -> Any:
+    knob = real(whole(knob))
+    if knob is None or isinstance(knob, str | int | float):
+        return knob
+    if isinstance(knob, Rule):
+        return [list(knob.nodes), list(knob.weights)]
+    if isinstance(knob, Sequence):
+        return list(knob)
+    if isinstance(knob, Mapping):
+        return dict(knob)
+    return knob.settings() if isinstance(knob, OneShot) else described(knob)
+
+
+@dataclass(frozen=True)
+class IG(OneShot):
     """Integrated gradients: scores_i = Σ_k weights_k · ∂_i g(mask + nodes_k · (1 − mask)).
 
     complete: change the weights as little as possible so that the scores sum to g(1) − g(mask)
@@ -50,33 +137,39 @@ class IG:
         object.__setattr__(self, "steps", len(self.quadrature))
         check_switch("complete", self.complete)
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    @property
+    def integrates(self) -> bool:  # type: ignore[override]
+        """One node is a gradient, not an integral."""
+        return self.steps > 1
+
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         if self.complete:
-            return self._completed(objective, mask)
-        rest = rest_of(objective, mask)
+            return self._completed(objective, round)
+        mask, rest = round.mask, round.rest
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
         total, size = torch.zeros_like(mask), objective.points
         for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
             part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
-            step = objective.step + first
-            total += objective.changed(step=step).gradient(path, weights[part])
+            total += objective.gradient(path, weights[part], step=round.step + first)
         return total * rest
 
-    def _completed(self, objective: Objective, mask: Tensor) -> Tensor:
+    def _completed(self, objective: Objective, round: Round) -> Tensor:
         """The scores with the weights that make their sum right: the gradient at each node is a
         call of its own."""
-        rest, one = rest_of(objective, mask), mask.new_ones(1)
-        slopes = [
-            rest * objective.changed(step=objective.step + k).gradient(point.unsqueeze(1), one)
-            for k, point in enumerate(mask + node * rest for node in self.quadrature.nodes)
-        ]
-        each = torch.stack(slopes, 1)
+        mask, rest, one = round.mask, round.rest, round.mask.new_ones(1)
+        slopes = torch.stack(
+            [
+                rest * objective.gradient((mask + node * rest).unsqueeze(1), one, step=step)
+                for step, node in enumerate(self.quadrature.nodes, round.step)
+            ],
+            1,
+        )
         ends = objective.values(torch.stack([mask, mask + rest], 1)).to(mask)
         weights = mask.new_tensor(self.quadrature.weights)
-        own = completed(weights, each.sum(2), ends[:, 1] - ends[:, 0])
-        return (own.unsqueeze(1) @ each).squeeze(1)
+        weights = completed(weights, slopes.sum(2), ends[:, 1] - ends[:, 0])
+        return (weights.unsqueeze(1) @ slopes).squeeze(1)
 
     @property
     def cost(self) -> int:
@@ -96,7 +189,7 @@ class IG:
 
 
 @dataclass(frozen=True)
-class TwoSidedIG:
+class TwoSidedIG(OneShot):
     """What the selected features lack to be enough, and what is still there without them:
 
     scores = (1 − necessity) · a / max |a| + necessity · b / max |b|, with the integrals
@@ -113,12 +206,12 @@ class TwoSidedIG:
         check_knobs(self, necessity=(0, 1))
         object.__setattr__(self, "steps", self._integral.steps)
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        present = self._integral(objective, mask)
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
+        present, mask = self._integral(objective, round), round.mask
         if not bool(mask.any()):
             return present
-        without = objective.changed(step=self.steps, goal=rest_of(objective, mask))
-        absent = self._integral(without, torch.zeros_like(mask))
+        without = replace(round, mask=torch.zeros_like(mask), goal=round.rest, step=self.steps)
+        absent = self._integral(objective, without)
         sides = [
             side / side.abs().amax(1, keepdim=True).clamp_min(torch.finfo(side.dtype).tiny)
             for side in (present, absent)
@@ -136,7 +229,7 @@ class TwoSidedIG:
 
 
 @dataclass(frozen=True)
-class Gradient:
+class Gradient(OneShot):
     """scores_i = ∂_i g(mask + at · (1 − mask)): one gradient, at the full input by default.
 
     For a model that is gradient × (x − baseline). Greedy rounds around Gradient(at=0), the gradient
@@ -145,27 +238,25 @@ class Gradient:
 
     at: float = 1.0
     name = "gradient"
-    cost = 1
 
     def __post_init__(self) -> None:
         check_knobs(self, at=(0, 1))
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        rest = rest_of(objective, mask)
-        point = (mask + self.at * rest).unsqueeze(1)
-        return objective.gradient(point, mask.new_ones(1)) * rest
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
+        point = (round.mask + self.at * round.rest).unsqueeze(1)
+        return objective.gradient(point, point.new_ones(1)) * round.rest
 
-
-def rest_of(objective: Objective, mask: Tensor) -> Tensor:
-    """(b, n): 1 for what moves along the path, 0 for what is selected or beyond the goal."""
-    return (1 if objective.goal is None else objective.goal.to(mask)) - mask
+    @property
+    def cost(self) -> int:
+        """One gradient."""
+        return 1
 
 
 @dataclass(frozen=True)
-class SmoothIG:
+class SmoothIG(OneShot):
     """The mean of a scorer's scores over noisy inputs: x + noise · (range of x) · N(0, 1) off S."""
 
-    scorer: Scorer = IG()
+    scorer: Any = IG()
     samples: int = 25
     noise: float = 0.15
     name = "smooth-ig"
@@ -178,24 +269,24 @@ class SmoothIG:
                 f"(got {type(self.scorer).__name__})."
             )
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        total = torch.zeros_like(mask)
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
+        total = torch.zeros_like(round.mask)
         span = objective.end.amax(-1, keepdim=True) - objective.end.amin(-1, keepdim=True)
-        span = torch.where(span > 0, span, 1)
+        span = torch.where(span > 0, span, 1) * self.noise * (1 - round.mask)
         for sample in range(self.samples):
-            noise = torch.randn(objective.n, generator=objective.generator(sample)).to(mask)
-            noisy = objective.toward(objective.end + self.noise * span * noise * (1 - mask))
-            total += self.scorer(noisy, mask)
+            drawn = [round.generator(problem, sample) for problem in range(objective.b)]
+            noise = torch.stack([torch.randn(objective.n, generator=each) for each in drawn])
+            total += self.scorer(objective.toward(objective.end + span * noise.to(span)), round)
         return total / self.samples
 
     @property
     def cost(self) -> int:
         """The scorer's, for every sample."""
-        return self.samples * cost_of(self.scorer)
+        return self.samples * int(getattr(self.scorer, "cost", 0))
 
 
 @dataclass(frozen=True)
-class GuidedIG:
+class GuidedIG(OneShot):
     """Integrated gradients along a path that moves the least sensitive values first.
 
     Each of `steps` steps moves the `fraction` of values with the smallest |∂g/∂x| towards the
@@ -211,15 +302,15 @@ class GuidedIG:
     def __post_init__(self) -> None:
         check_knobs(self, "steps", fraction=(0, 1), max_dist=(0, 1))
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         # The path is kept in float64: thousands of small moves must add up to the whole way. With
         # several baselines it is a path of masks all the same, and lengths are those of the mean.
-        length = (objective.end - objective.start).abs().mean(0).double()
+        mask, length = round.mask, (objective.end - objective.start).abs().mean(0).double()
         at, one = mask.double(), mask.new_ones(1)
         scores = torch.zeros_like(at)
         for step in range(self.steps):
             point = at.to(mask).unsqueeze(1)
-            gradient = objective.changed(step=step).gradient(point, one).double()
+            gradient = objective.gradient(point, one, step=step).double()
             slope = torch.where(length > 0, gradient.abs() / length, torch.inf)
             paths = zip(at, mask.double(), slope, length, strict=True)
             moved = torch.stack([self._move(*path, (step + 1) / self.steps) for path in paths])
@@ -260,27 +351,28 @@ class GuidedIG:
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(OneShot):
     """Uniform random scores by seed: the floor any method must beat."""
 
     name = "random"
-    cost = 0
+    may_be_flat = True
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        count = objective.features.count
-        scores = torch.rand(count, generator=objective.generator(0), dtype=torch.float64)
-        return objective.features.spread(scores.expand(objective.b, -1).to(mask))
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
+        drawn = [round.generator(problem, 0) for problem in range(objective.b)]
+        count = round.features.count
+        scores = [torch.rand(count, generator=each, dtype=torch.float64) for each in drawn]
+        return round.features.spread(torch.stack(scores).to(round.mask))
 
 
 @dataclass(frozen=True)
-class MarginalGains:
+class MarginalGains(OneShot):
     """scores_i = G(S ∪ i) − G(S) for every feature i, by values alone. One feature a round."""
 
     name = "marginal-gains"
-    cost = 0
+    measures_gains = may_be_flat = True
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        features = objective.features
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
+        features, mask = round.features, round.mask
         if features.kind == "windows":
             raise InvalidInput(
                 "Expected features that do not overlap for marginal gains (got windows). "
@@ -290,41 +382,35 @@ class MarginalGains:
         left = torch.nonzero(free)[:, 1].view(objective.b, -1)
         sets = (~free).unsqueeze(1).repeat(1, left.shape[1], 1).scatter(2, left.unsqueeze(2), True)
         before = objective.values(mask.unsqueeze(1))
-        gains = (values_of(objective, sets) - before).to(mask)
+        gains = (values_of(objective, features, sets) - before).to(mask)
         return features.spread(mask.new_zeros(free.shape).scatter(1, left, gains))
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
         """One feature a round."""
-        return (1,) * (features.count if k is None else k)
+        return (1,) * (features.count if k is None else check_count("k", k, features.count))
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
+class LeaveOneOut(OneShot):
     """scores_i = G(all) − G(all without i) for every feature i, by values alone."""
 
     name = "leave-one-out"
-    cost = 0
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        features = objective.features
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
+        features, mask = round.features, round.mask
         others = ~torch.eye(features.count, dtype=torch.bool, device=mask.device)
         whole = objective.values(torch.ones_like(mask).unsqueeze(1))
-        without = values_of(objective, others.expand(objective.b, -1, -1))
+        without = values_of(objective, features, others.expand(objective.b, -1, -1))
         return features.spread((whole - without).to(mask))
 
 
-def values_of(objective: Objective, sets: Tensor) -> Tensor:
+def values_of(objective: Objective, features: Features, sets: Tensor) -> Tensor:
     """(b, s, features) bool → (b, s): G of each set of features.
 
     Masks are made for one batch at a time: they may be much larger than the sets.
     """
     values = []
     for part in torch.split(sets, objective.points, 1):
-        masks = objective.features.mask(part.flatten(0, 1)).view(*part.shape[:2], -1)
+        masks = features.mask(part.flatten(0, 1)).view(*part.shape[:2], -1)
         values.append(objective.values(masks))
     return torch.cat(values, 1)
-
-
-def cost_of(scorer: Any) -> int:
-    """The gradients of one call, as far as the scorer says; 0 if it does not."""
-    return int(getattr(scorer, "cost", 0))

@@ -8,14 +8,15 @@ the two-sided objective takes both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .errors import InvalidInput
-from .objective import Objective, OwnGradient, as_objective
+from .errors import InvalidInput, InvalidType
+from .objective import Objective, OwnGradient, SetFunction, SetFunctionObjective
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,6 @@ class TwoSided:
         if isinstance(self.objective, TwoSided):
             raise InvalidInput("Expected an objective of one side (got a two-sided one).")
 
-    def as_objective(self) -> Objective:
-        """Of a set function."""
-        objective: Objective = both_sides(as_objective(self.objective))
-        return objective
-
 
 two_sided = TwoSided
 
@@ -54,40 +50,62 @@ def one_side(objective: Any) -> tuple[Any, bool]:
 
 
 def title(name: str, both: bool) -> str:
-    """How results record an objective."""
+    """The name under which results record an objective."""
     return f"two-sided {name}" if both else name
 
 
-def both_sides(objective: Objective) -> Any:
-    """The two-sided objective of an objective of any kind; of the same kind otherwise."""
-    kind = type(objective)
-    other: Any = object.__new__(type(f"TwoSided{kind.__name__}", (BothSides, kind), {}))
-    other.__dict__.update(objective.__dict__)
-    return other
-
-
-class BothSides(Objective):
-    """values(m) = g(m) + g(1) − g(1 − m); gradient(m) = ∇g(m) + ∇g(1 − m).
-
-    Mixed into the class of g, whose `values` and `gradient` are the next ones: `changed`, `toward`,
-    `seen` and `repeated` are g's own, and every gradient that g takes is counted.
-    """
+class TwoSidedObjective(OwnGradient):
+    """values(m) = g(m) + g(1) − g(1 − m); gradient(m) = ∇g(m) + ∇g(1 − m), for an objective g."""
 
     sides = 2
+
+    def __init__(self, inner: Objective) -> None:
+        super().__init__(
+            inner.function, inner.start, inner.end, layout=inner.layout, labels=inner.labels
+        )
+        self.inner = inner
+        self._shared = inner._shared  # Costs are counted once, and batches are g's.
+
+    @property
+    def plain(self) -> Objective:
+        """The objective g."""
+        return self.inner.plain
+
+    @property
+    def removes(self) -> bool:  # type: ignore[override]
+        """Do the lines lead away from the input, as a counterfactual's do?"""
+        return self.inner.removes
+
+    def for_round(self, number: int) -> Objective:
+        """The objective of one round, counted from 0."""
+        return TwoSidedObjective(self.inner.for_round(number))
+
+    def toward(self, end: Tensor) -> TwoSidedObjective:  # type: ignore[override]
+        """A copy whose lines lead to `end`."""
+        return TwoSidedObjective(self.inner.toward(end))
+
+    def repeated(self, times: int) -> TwoSidedObjective:  # type: ignore[override]
+        """A copy of b · times problems."""
+        return TwoSidedObjective(self.inner.repeated(times))
+
+    def computed_by(  # type: ignore[override]
+        self, function: Callable[[Tensor, Tensor], Tensor]
+    ) -> TwoSidedObjective:
+        """A copy with another function (points, problems) → values of g."""
+        return TwoSidedObjective(self.inner.computed_by(function))
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(b, s, n) masks → (b, s)."""
         masks, count = masks.to(self.end), masks.shape[1]
         every = torch.cat([masks, 1 - masks, torch.ones_like(masks[:, :1])], 1)
-        values = super().values(every)
+        values = self.inner.values(every)
         return values[:, :count] + values[:, -1:] - values[:, count:-1]
 
-    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+    def gradient(self, masks: Tensor, weights: Tensor, /, *, step: int = 0) -> Tensor:
         """(b, s, n) masks, (s,) weights → (b, n)."""
         masks = masks.to(self.end)
-        return super().gradient(masks, weights) + super().gradient(1 - masks, weights)
-
-    values_and_gradients = OwnGradient.values_and_gradients
+        present = self.inner.gradient(masks, weights, step=step)
+        return present + self.inner.gradient(1 - masks, weights, step=step)
 
     def point_gradients(self, points: Tensor, /) -> Tensor:
         """Refused: points off the line from start to end have no other side."""
@@ -95,3 +113,21 @@ class BothSides(Objective):
             "Expected a method that only switches features on and off for a two-sided objective "
             "(got one that changes the input otherwise). Try gp.GreedyPIG() or gp.IG()."
         )
+
+
+def with_sides(objective: Objective, both: bool) -> Objective:
+    """The objective, two-sided if both sides are asked for."""
+    return TwoSidedObjective(objective) if both else objective
+
+
+def as_objective(candidate: Any) -> Objective:
+    """An `Objective`, a set function with a gradient of its own, or either one two-sided."""
+    if isinstance(candidate, Objective):
+        return candidate
+    if isinstance(candidate, TwoSided):
+        return TwoSidedObjective(as_objective(candidate.objective))
+    if isinstance(candidate, SetFunction):
+        return SetFunctionObjective(candidate)
+    raise InvalidType(
+        f"Expected an objective (got {type(candidate).__name__}). Try gp.objective(g, n)."
+    )

@@ -1,0 +1,143 @@
+"""The one road from a question to its result: checkpoints, rounds, progress, what is measured last.
+
+Every way to explain something ends here, so a guarantee that is given here is given everywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+
+from .attribution import Attribution
+from .errors import InvalidInput
+from .features import Features
+from .methods import MethodLike
+from .progress import Progress, ProgressLike
+from .question import Question
+from .run import Run
+from .stopping import Stop, StopReason
+
+PathOrText: TypeAlias = str | PathLike[str]
+CALLABLES = ("objective", "loss")
+"""Functions of the caller's own that provenance tells from others."""
+BETWEEN = 1.0
+"""Seconds between two writings of a checkpoint, at least."""
+
+
+def carry_out(
+    question: Question,
+    method: MethodLike,
+    *,
+    k: int | None = None,
+    stop: Stop | None = None,
+    seed: int | tuple[int, int] = 0,
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
+    writes: bool = True,
+) -> list[Attribution]:
+    """The result of each of the question's problems by a method.
+
+    checkpoint: a file, for one problem. If it is there, it must be of this question, and the run
+    goes on from it. Rounds are saved to it, and in the end the result. writes: does this process
+    write it? progress: is told the rounds done and all rounds.
+    """
+    run = Run(question, method, k=k, stop=stop, seed=seed)
+    saved = None if checkpoint is None else _saved(checkpoint, run)
+    if saved is not None:
+        exhausted = run.stop.gain and saved.stop is StopReason.NO_GAIN
+        run.go_on_from(run.state.after(saved), exhausted=exhausted)
+    rounds_before = len(run.state.picks)
+    keep = _Keeper(run, checkpoint if writes else None)
+    told = Progress(progress)
+    told(len(run.state.picks), run.rounds_planned)
+    try:
+        for state in run:
+            keep.now_and_then()
+            told(len(state.picks), run.rounds_planned)
+    finally:  # An error or Ctrl-C leaves the rounds done.
+        keep.rounds()
+    finished = saved is not None and saved.stop is not StopReason.RUNNING
+    if saved is not None and finished and len(run.state.picks) == rounds_before:
+        return [saved]
+    with torch.inference_mode(False):
+        results = [question.finish(attribution) for attribution in run.results()]
+    if checkpoint is not None and writes:
+        results[0].save(checkpoint)
+    return results
+
+
+class _Keeper:
+    """Writes the rounds done to a checkpoint."""
+
+    def __init__(self, run: Run, path: PathOrText | None) -> None:
+        self.run, self.path = run, path
+        self.written, self.time = len(run.state.picks), time.monotonic()
+
+    def now_and_then(self) -> None:
+        """Write the rounds if the last writing is some time ago."""
+        if self.path is not None and time.monotonic() - self.time >= BETWEEN:
+            self.rounds()
+            self.time = time.monotonic()
+
+    def rounds(self) -> None:
+        """Write the rounds that are not written."""
+        done = len(self.run.state.picks)
+        if self.path is not None and done > self.written:
+            reason, self.run.reason = self.run.reason, StopReason.RUNNING
+            self.run.results(measure=False)[0].save(self.path)
+            self.written, self.run.reason = done, reason
+
+
+def check_checkpoint(checkpoint: PathOrText | None) -> None:
+    """Refuse a file in a folder that is not there, before the run rather than after its rounds."""
+    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
+        raise InvalidInput(
+            f"Expected checkpoint to be a file in a folder that exists "
+            f"(got {fspath(checkpoint)!r})."
+        )
+
+
+def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
+    """The saved rounds of this question; None where there is no file."""
+    check_checkpoint(checkpoint)
+    if run.objective.b > 1:
+        raise InvalidInput(f"Expected one problem for checkpoint (got {run.objective.b}).")
+    if not Path(checkpoint).exists():
+        return None
+    load: Callable[[PathOrText], Attribution]
+    load = import_module("greedypig.results.storage").load  # Files are above this room.
+    saved = load(checkpoint)
+    if (difference := _difference(saved, run)) is not None:
+        raise InvalidInput(
+            f"Expected {difference} Try that question, or another file than "
+            f"checkpoint={fspath(checkpoint)!r}, which was not changed."
+        )
+    return saved
+
+
+def _difference(saved: Attribution, run: Run) -> str | None:
+    """What the saved run was asked otherwise than this one."""
+    provenance = run.question.records[0].provenance
+    for what in ("model", "input", *CALLABLES):
+        if saved.provenance.get(what) != provenance.get(what):
+            return f"the {what} of the saved run (got another: fingerprints differ)."
+    if not _same_features(saved.features, run.features):
+        return "the features of the saved run (got others)."
+    for name in sorted({*run.settings[0], *saved.settings} - {"batch_size"}):
+        before, now = saved.settings.get(name), run.settings[0].get(name)
+        if before != now:  # Batches change the last bits at most.
+            return f"the settings of the saved run, {name}={before!r} (got {now!r})."
+    return None
+
+
+def _same_features(one: Features, other: Features) -> bool:
+    (settings, tensors), (others, other_tensors) = one.state(), other.state()
+    return settings == others and all(
+        torch.equal(tensors[name].cpu(), other_tensors[name].cpu()) for name in tensors
+    )

@@ -1,0 +1,36 @@
+"""Progress of a run, or of many: a function of the caller's, or a line on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+ProgressLike: TypeAlias = bool | Callable[[float, float | None], object] | None
+"""True for a line on standard error, or a function (done, total). Of one explanation these are its
+rounds; of many they are examples, and the total is None where it is not known."""
+
+
+class Progress:
+    """Reports how much is done to a function or to standard error."""
+
+    def __init__(self, wanted: ProgressLike, unit: str = "rounds") -> None:
+        self.wanted, self.unit, self.began = wanted, unit, time.monotonic()
+
+    def __call__(self, done: float, total: float | None) -> None:
+        """Report it."""
+        if callable(self.wanted):
+            self.wanted(done, total)
+        elif self.wanted:
+            self._print(done, total)
+
+    def _print(self, done: float, total: float | None) -> None:
+        count = f"{done:,.0f}" if done == int(done) else f"{done:,.1f}"
+        of = "" if total is None else f" of {total:,.0f}"
+        left = ""
+        if total and done:
+            seconds = (time.monotonic() - self.began) * (total - done) / done
+            left = f", {seconds:,.0f} s left"
+        end = "\n" if done == total else ""
+        print(f"\r{count}{of} {self.unit}{left}   ", end=end, file=sys.stderr, flush=True)
