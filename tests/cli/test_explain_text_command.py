@@ -278,7 +278,7 @@ def test_two_sided_objectives(answer, saved):
 
 
 def test_names_in_the_help_are_those_of_the_library():
-    from greedypig.tensors.methods import FOR_TEXTS
+    from greedypig.text.methods import FOR_TEXTS
     from greedypig.text import gates, pretrained, prompt
 
     assert {commands.LANGUAGE, commands.CLASSIFIER} == set(pretrained.NAMES)

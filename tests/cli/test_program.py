@@ -106,7 +106,7 @@ def test_names_in_helps_are_those_of_the_library():
     from greedypig.graphs import compression, objectives
     from greedypig.images.networks import pretrained
     from greedypig.tensors import baselines, targets
-    from greedypig.tensors.methods import FOR_EDGES, FOR_NODES
+    from greedypig.graphs.methods import FOR_EDGES, FOR_NODES
 
     assert options.MODELS == pretrained.NAMES
     assert options.OBJECTIVES == targets.NAMES

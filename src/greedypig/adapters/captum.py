@@ -28,7 +28,6 @@ from ..core.two_sided import BothSides
 from ..network.frozen import freeze
 from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
-from ..tensors.methods import FOR_CAPTUM
 
 try:
     from captum._utils.common import (

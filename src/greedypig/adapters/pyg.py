@@ -27,8 +27,8 @@ from ..core.stopping import Stop
 from ..graphs.api import explain_edges, explain_node
 from ..graphs.edge_model import NORMALISATIONS
 from ..graphs.edges import read_graph
+from ..graphs.methods import FOR_MESSAGES, FOR_SOME_MESSAGES
 from ..network.frozen import freeze
-from ..tensors.methods import FOR_MESSAGES, FOR_SOME_MESSAGES
 
 try:
     from torch_geometric.explain import Explanation

@@ -17,9 +17,9 @@ from ..core.methods import with_knobs
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
 from ..graphs.compression import METHODS, SHARES, Judge, edge_order, kept_count, trace
+from ..graphs.methods import FOR_EDGES
 from ..results.graph_notes import COMPRESSION, MEASURES, Compression
 from ..results.wording import count, signed
-from ..tensors.methods import FOR_EDGES
 from . import outputs
 from .failures import DONE, UsageError, wrong_command
 from .graph_model import GraphJob

@@ -17,8 +17,8 @@ from ..core.methods import with_knobs
 from ..core.run import Run
 from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
+from ..graphs.methods import FOR_NODES
 from ..results.graph_notes import NODE, Explained
-from ..tensors.methods import FOR_NODES
 from . import outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob

@@ -20,10 +20,11 @@ from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.wording import count
-from ..tensors.methods import choose_for_text, pig_for_text, within
+from ..tensors.methods import within
 from ..text import models
 from ..text.api import LONGEST_ANSWER
 from ..text.gates import answer_of
+from ..text.methods import choose_for_text, pig_for_text
 from ..text.prompt import make_prompt, sentences
 from . import options, outputs
 from .commands import CLASSIFIER, LANGUAGE

@@ -47,8 +47,8 @@ from ..tables import (
 from ..tables.column_checks import LEAKS
 from ..tables.distributed import Group
 from ..tables.losses import as_logits
+from ..tables.methods import FOR_COLUMNS
 from ..tables.training import answer_to
-from ..tensors.methods import FOR_COLUMNS
 from .failures import UsageError
 from .terminal import Bar
 

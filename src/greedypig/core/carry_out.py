@@ -66,7 +66,7 @@ def carry_out(
     if saved is not None and finished and len(run.state.picks) == rounds_before:
         return [saved]
     with torch.inference_mode(False):
-        results = [question.finish(attribution) for attribution in run.results()]
+        results = [question.finish(b, attribution) for b, attribution in enumerate(run.results())]
     if checkpoint is not None and writes:
         results[0].save(checkpoint)
     return results

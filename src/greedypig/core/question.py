@@ -22,7 +22,7 @@ def _no_notes() -> FactsAndTensors:
     return {}, {}
 
 
-def _unchanged(attribution: Attribution) -> Attribution:
+def _unchanged(problem: int, attribution: Attribution) -> Attribution:
     return attribution
 
 
@@ -52,8 +52,8 @@ class Question:
     """(b,) G(S) after this number of rounds, where it is known before the run."""
     full: Tensor | None = None
     """(b,) G of everything, where it is known before the run."""
-    finish: Callable[[Attribution], Attribution] = _unchanged
-    """What is measured and warned of once the search is over."""
+    finish: Callable[[int, Attribution], Attribution] = _unchanged
+    """(problem, its result) → its result with what is measured once the search is over."""
 
     @staticmethod
     def of(objective: Any, features: Features | None = None) -> Question:

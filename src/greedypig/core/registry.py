@@ -63,13 +63,17 @@ register(
 register("ig", f"{_CORE}.scorers:IG", EVERY, "steps rule complete")
 register("gradient", f"{_CORE}.scorers:Gradient", EVERY, "at")
 register("smooth-ig", f"{_CORE}.scorers:SmoothIG", TENSORS, "scorer samples noise")
-register("blur-ig", "greedypig.tensors.pictures:BlurIG", frozenset({PHOTOS}), "steps sigma grad_step")
+register(
+    "blur-ig", "greedypig.tensors.pictures:BlurIG", frozenset({PHOTOS}), "steps sigma grad_step"
+)
 register("guided-ig", f"{_CORE}.scorers:GuidedIG", TENSORS, "steps fraction max_dist")
 register("random", f"{_CORE}.scorers:Random", EVERY)
 register("marginal-gains", f"{_CORE}.scorers:MarginalGains", EVERY)
 register("leave-one-out", f"{_CORE}.scorers:LeaveOneOut", EVERY)
 register("permutation", "greedypig.tables.objective:Permutation", frozenset({COLUMNS}))
-register("context-cite", "greedypig.text.rivals:ContextCite", frozenset({TEXTS}), "ablations penalty")
+register(
+    "context-cite", "greedypig.text.rivals:ContextCite", frozenset({TEXTS}), "ablations penalty"
+)
 register("attention", "greedypig.text.rivals:Attention", frozenset({TEXTS}))
 register("gradient-input", "greedypig.text.rivals:GradientInput", frozenset({TEXTS}))
 register("captum-layer-ig", "greedypig.text.rivals:CaptumLayerIG", frozenset({TEXTS}), "steps")

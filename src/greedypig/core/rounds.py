@@ -144,7 +144,9 @@ class State:
         of G? origin: the fields that a state does not know.
         """
         values, full = self.values, self.full_values
-        line = [float(values[r][problem]) if r in values else nan for r in range(len(self.picks) + 1)]
+        line = [
+            float(values[r][problem]) if r in values else nan for r in range(len(self.picks) + 1)
+        ]
         return Attribution(
             order=ranking,
             selected=self.order.shape[1],

@@ -14,7 +14,9 @@ from .errors import BudgetTooSmall, InvalidInput, NonFinite
 from .methods import MethodLike, as_method
 from .numbers import check_seed, whole
 from .question import Question
+from .revisions import OnlyPositive
 from .rounds import State, next_round
+from .rules import rules_of
 from .stopping import Stop, StopReason, as_stop
 from .values import completely_measured, measured
 
@@ -42,8 +44,10 @@ class Run:
             )
         method = as_method(method)
         self.scorer, self.schedule = method.round_scorer, method.picks(self.features, self.k)
-        self.rules = self.stop.rules
-        self.revisions = (*method.revisions(self.k, self.stop), *self.stop.revisions)
+        self.rules = rules_of(self.stop)
+        self.revisions = method.revisions(self.k, self.stop)
+        if self.stop.gain:
+            self.revisions += (OnlyPositive(),)
         self._check_side_by_side()
         self.seed, example = check_seed(seed)
         self.examples = tuple(example + record.example for record in question.records)

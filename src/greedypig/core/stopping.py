@@ -1,16 +1,13 @@
-"""Reasons to stop a run before its schedule ends: `Stop` names them, a rule each is asked."""
+"""Reasons to stop a run before its schedule ends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 from math import isnan
-from typing import ClassVar, Protocol
 
 from .errors import InvalidInput, InvalidType
 from .numbers import check_switch, real, whole
-from .revisions import OnlyPositive, Revision
-from .rounds import State
 
 
 @dataclass(frozen=True)
@@ -41,24 +38,6 @@ class Stop:
             raise InvalidInput(f"Expected seconds > 0 (got {self.seconds!r}).")
 
 
-    @property
-    def rules(self) -> tuple[StopRule, ...]:
-        """A rule for each reason, in the order in which they are asked."""
-        limits: list[StopRule] = []
-        if self.gradients is not None:
-            limits.append(GradientLimit(self.gradients))
-        if self.seconds is not None:
-            limits.append(TimeLimit(self.seconds))
-        if self.value is not None:
-            limits.append(ValueReached(self.value))
-        return tuple(limits)
-
-    @property
-    def revisions(self) -> tuple[Revision, ...]:
-        """What changes the picks of a round: gain=True takes those with a positive score."""
-        return (OnlyPositive(),) if self.gain else ()
-
-
 def as_stop(stop: Stop | None) -> Stop:
     """The rules, or none of them; checked."""
     if not isinstance(stop, Stop | None):
@@ -83,59 +62,3 @@ class StopReason(Enum):
 
     def __str__(self) -> str:
         return self.value
-
-
-class StopRule(Protocol):
-    """A rule that is asked before every round."""
-
-    measures: ClassVar[bool]
-    """Does the rule need G(S)?"""
-
-    @property
-    def name(self) -> str:
-        """The argument that asks for the rule, for errors."""
-        ...
-
-    def reason(self, state: State, cost: int) -> StopReason | None:
-        """Why the next round, which costs this many gradients, is not begun; else None."""
-        ...
-
-
-@dataclass(frozen=True)
-class GradientLimit:
-    """At most this many gradients."""
-
-    gradients: int
-    name = "gradients"
-    measures: ClassVar[bool] = False
-
-    def reason(self, state: State, cost: int) -> StopReason | None:
-        """Would the next round need more?"""
-        return StopReason.GRADIENTS if state.gradients + cost > self.gradients else None
-
-
-@dataclass(frozen=True)
-class TimeLimit:
-    """No round after this many seconds."""
-
-    seconds: float
-    name = "seconds"
-    measures: ClassVar[bool] = False
-
-    def reason(self, state: State, cost: int) -> StopReason | None:
-        """Is the time over?"""
-        return StopReason.SECONDS if state.seconds >= self.seconds else None
-
-
-@dataclass(frozen=True)
-class ValueReached:
-    """No round once G(S) is at least this value."""
-
-    value: float
-    name = "value"
-    measures: ClassVar[bool] = True
-
-    def reason(self, state: State, cost: int) -> StopReason | None:
-        """Is the value reached?"""
-        values = state.values[len(state.picks)]
-        return StopReason.VALUE if bool((values >= self.value).all()) else None

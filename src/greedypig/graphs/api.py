@@ -3,54 +3,54 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from os import PathLike
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..core.arguments import advise
 from ..core.attribution import Attribution
+from ..core.carry_out import carry_out
 from ..core.errors import InvalidInput
-from ..core.methods import InRounds, as_method
+from ..core.features import Features
+from ..core.methods import Method, as_method
 from ..core.numbers import check_count, whole
 from ..core.objective import Objective
-from ..core.run import FactsAndTensors, Run
+from ..core.question import Question, Record
 from ..core.scorers import Random
 from ..core.stopping import Stop
-from ..core.two_sided import both_sides, one_side, two_sided
-from ..network.fingerprint import callables, digest, fingerprint
-from ..tensors.methods import FOR_EDGES, FOR_NODES
+from ..core.two_sided import one_side, two_sided, with_sides
+from ..network.fingerprint import callables, digest, fingerprint, versions
 from ..tensors.notes import model_name
-from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
+from ..types import MethodLike, Model, ObjectiveLike, PathOrText, ProgressLike, Seed, Target
 from .edge_model import EdgeModel, fitting_model, frozen_model
 from .edges import DegreeSampler, EdgeGraph, read_graph
+from .methods import FOR_EDGES, FOR_NODES, NoEdges, RandomGrowth
 from .objectives import NodeTarget, node_ids
 from .subgraph import Growing, NodeObjective, Surroundings
 
-Path = str | PathLike[str]
 
-
+@advise
 def explain_edges(
-    model: Callable[..., Any],
+    model: Model,
     x: Tensor,
     edge_index: Tensor,
     edge_weight: Tensor | None = None,
     *,
-    objective: Any = "log-probability",
-    labels: Any = None,
-    nodes: Any = None,
+    nodes: int | Tensor | Sequence[int] | None = None,
+    labels: Tensor | Sequence[int] | None = None,
     undirected: bool | None = None,
     normalisation: str | None = None,
-    method: Any = None,
+    objective: ObjectiveLike = "log-probability",
+    method: MethodLike | None = None,
     k: int | None = None,
     stop: Stop | None = None,
-    seed: int = 0,
-    resume: Attribution | Path | None = None,
-    checkpoint: Path | None = None,
-    progress: Callable[[Run], object] | None = None,
+    seed: Seed = 0,
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
 ) -> Attribution:
     """Which edges do the model's outputs depend on? `mask(k)`: the columns of edge_index that stay.
 
@@ -71,8 +71,7 @@ def explain_edges(
         or the model takes no weights.
     method: None (33 geometric rounds of 3 nodes of "gauss-radau", 99 gradients), a name, "degree"
         (drawn with probability ∝ (D_i D_j)^-½), or a method such as gp.GreedyPIG(rounds=20).
-    k, stop, seed, resume, checkpoint: as in `explain`.
-    progress: called with the run before its first round and after every one.
+    k, stop, seed, checkpoint, progress: as in `explain`.
 
     Examples:
         >>> gcn, x = gp.models.GCN(8, 3), torch.randn(4, 8)
@@ -81,59 +80,71 @@ def explain_edges(
         >>> edge_index[:, a.mask(2)].shape      # The best two pairs, in both directions.
         torch.Size([2, 4])
     """
-    check_checkpoint(checkpoint)
     with torch.inference_mode(False):
         graph = read_graph(x, edge_index, edge_weight, undirected)
         if graph.columns == 0:
             raise InvalidInput("Expected at least one edge (got none).")
-        if loops := int(graph.loops.sum()):
-            warnings.warn(
-                f"{loops:,} edges lead from a node to itself. They are always present, and each "
-                "is a feature with score 0. Leave them out of edge_index to select among "
-                "connections only, and add them to the edges that are kept.",
-                UserWarning,
-                stacklevel=levels_to_caller(),
-            )
-        if undirected is None and graph.reversible and not graph.undirected:
-            warnings.warn(
-                "Every edge has its reverse, but not as often or not with the same weight, so the "
-                "graph is read as directed and every direction is a feature. Try "
-                "undirected=True, or remove duplicates from edge_index.",
-                UserWarning,
-                stacklevel=levels_to_caller(),
-            )
-        method = FOR_EDGES if method is None else method
-        method = DegreeSampler(graph) if method == "degree" else as_method(method)
+        _warn_of_directions(graph, undirected)
+        chosen: Method = FOR_EDGES if method is None else _edge_method(method, graph)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
-        search: dict[str, Any] = {"features": graph.features(), "k": k, "stop": stop, "seed": seed}
-        watch: Any = (resume, checkpoint, progress)
-        notes: FactsAndTensors = {}, {"edge_index": graph.edge_index.int()}
-        g = edges.objective(target)
-        g = both_sides(g) if target.both else g
-        return _finished(model, edges, target, g, method, watch, notes, search, {})
+        question = _question(
+            model,
+            edges,
+            target,
+            with_sides(edges.objective(target), target.both),
+            graph.features(),
+            settings={},
+            facts={},
+            tensors={"edge_index": graph.edge_index.int()},
+        )
+        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
+        return carry_out(question, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
 
 
+def _edge_method(method: MethodLike, graph: EdgeGraph) -> Method:
+    return DegreeSampler(graph) if method == "degree" else as_method(method)
+
+
+def _warn_of_directions(graph: EdgeGraph, undirected: bool | None) -> None:
+    """Warn of edges from a node to itself, and of a graph that is nearly undirected."""
+    if loops := int(graph.loops.sum()):
+        warnings.warn(
+            f"{loops:,} edges lead from a node to itself. They are always present, and each "
+            "is a feature with score 0. Leave them out of edge_index to select among "
+            "connections only, and add them to the edges that are kept.",
+            UserWarning,
+            stacklevel=levels_to_caller(),
+        )
+    if undirected is None and graph.reversible and not graph.undirected:
+        warnings.warn(
+            "Every edge has its reverse, but not as often or not with the same weight, so the "
+            "graph is read as directed and every direction is a feature. Try "
+            "undirected=True, or remove duplicates from edge_index.",
+            UserWarning,
+            stacklevel=levels_to_caller(),
+        )
+
+
+@advise
 def explain_node(
-    model: Callable[..., Any],
+    model: Model,
     x: Tensor,
     edge_index: Tensor | EdgeGraph,
     node: int | Tensor,
     edge_weight: Tensor | None = None,
     *,
-    k: int | None = 20,
     hops: int | None = None,
-    target: int | None = None,
-    objective: Any = None,
-    undirected: bool | None = None,
-    normalisation: str | None = None,
     connected: bool = True,
-    method: Any = None,
+    normalisation: str | None = None,
+    target: Target = None,
+    objective: ObjectiveLike = None,
+    method: MethodLike | None = None,
+    k: int | None = 20,
     stop: Stop | None = None,
-    seed: int = 0,
-    resume: Attribution | Path | None = None,
-    checkpoint: Path | None = None,
-    progress: Callable[[Run], object] | None = None,
+    seed: Seed = 0,
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
 ) -> Attribution:
     """Which edges does the model's output for one node depend on? A subgraph grows from the node.
 
@@ -146,7 +157,7 @@ def explain_node(
     reaches is empty.
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which saves sorting the
-        edges for every node.
+        edges for every node, and says with undirected= what one feature is.
     node: its id; or the ids of several nodes, which are explained together.
     k: None takes all edges within reach.
     target: the class to explain; None takes the predicted one.
@@ -164,46 +175,50 @@ def explain_node(
         >>> edge_index[:, gp.edge_columns(a)].shape      # In order of selection.
         torch.Size([2, 4])
     """
-    check_checkpoint(checkpoint)
     k, hops = whole(k), whole(hops)
     for name, number in (("k", k), ("hops", hops)):
         if number is not None:
             check_count(name, number)
     if method == "degree":
         raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
-    method = FOR_NODES if method is None else as_method(method)
-    method = RandomGrowth() if isinstance(method, Random) else method
+    chosen: Method = FOR_NODES if method is None else as_method(method)
+    chosen = RandomGrowth() if isinstance(chosen, Random) else chosen
     with torch.inference_mode(False):
         indexed = _indexed(x, edge_index, edge_weight)
         centres = node_ids(node, indexed.nodes, x.device)
-        place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
+        place = Surroundings(frozen_model(model), indexed, x.detach(), centres)
         around, edges, hops, note = place.view(hops, normalisation)
-        asked, both = one_side(objective)
-        if asked is None and edges.normalisation == "kept" and target is None:
+        one_sided, both = one_side(objective)
+        if one_sided is None and edges.normalisation == "kept" and target is None:
             objective = two_sided("log-likelihood") if both else "log-likelihood"
         whole_graph = edges.logits()
         aim = NodeTarget(objective, whole_graph, nodes=around.centres, target=target)
         removing = edges.normalisation == "recomputed" and around.reaching > 0
         features = around.candidates().features()
         if not around.reaching:
-            method = _NoEdges(method.name)
+            chosen = NoEdges(chosen.name)
         elif connected:
-            features = Growing(around, local=removing or isinstance(method, RandomGrowth))
+            features = Growing(around, local=removing or isinstance(chosen, RandomGrowth))
         if k is not None and k > features.count > 0:
             fewer = f"{k:,} edges were asked for; only {features.count:,} are within {hops} steps."
             note = f"{note} {fewer}".strip()
         k = min(k or features.count, features.count) or None
         ids = centres.tolist() if len(centres) > 1 else int(centres)
         columns = around.columns[: around.reaching]
-        tensors = {"edge_index": indexed.edge_index[:, columns].int(), "edges": columns}
-        notes: FactsAndTensors = {"note": note} if note else {}, tensors
-        settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
-        search: dict[str, Any] = {"features": features, "k": k, "stop": stop, "seed": seed}
-        watch: Any = (resume, checkpoint, progress)
-        g = NodeObjective.of(edges.objective(aim), around.reaching, removing, both)
-        a = _finished(model, edges, aim, g, method, watch, notes, search, settings)
         full = float(aim.value(whole_graph))
-        return replace(a, full_value=full + both * (full - float(a.values[0])))
+        question = _question(
+            model,
+            edges,
+            aim,
+            NodeObjective.of(edges.objective(aim), around.reaching, removing, both),
+            features,
+            settings={"node": ids, "hops": hops, "target": int(aim.classes[0])},
+            facts={"note": note} if note else {},
+            tensors={"edge_index": indexed.edge_index[:, columns].int(), "edges": columns},
+            full=lambda a: full + both * (full - float(a.values[0])),
+        )
+        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
+        return carry_out(question, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
 
 
 def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
@@ -220,51 +235,44 @@ def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
     return a.attachments["edges"][places] if "node" in a.settings else places
 
 
-def _finished(
-    model: Callable[..., Any],
+def _question(
+    model: Callable[..., object],
     edges: EdgeModel,
     target: NodeTarget,
     objective: Objective,
-    method: Any,
-    watch: tuple[Any, Path | None, Callable[[Run], object] | None],
-    notes: FactsAndTensors,
-    search: Mapping[str, Any],
+    features: Features,
+    *,
     settings: Mapping[str, Any],
-) -> Attribution:
-    """The result of a run over the edges of a graph; warns where no edge matters.
+    facts: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    full: Callable[[Attribution], float] | None = None,
+) -> Question:
+    """The question about the edges of a graph.
 
-    model: what the caller gave, for the fingerprint. watch: resume, checkpoint and progress.
-    search: features, k, stop and seed. notes, settings: further ones of the result.
+    model: what the caller gave, for the fingerprint. settings, facts, tensors: further ones of the
+    result. full: G of everything, where that is more than all features.
     """
-    about, tensors = {"kind": "graph", "model": model_name(model), **notes[0]}, notes[1]
-    resume, checkpoint, progress = watch
-    every = {
+    settings = {
         **settings,
         "objective": target.title,
         "normalisation": edges.normalisation,
         "undirected": edges.graph.undirected,
         "fast": edges.is_fast(target),
     }
-    provenance = _provenance(model, edges, target)
-    run = Run(
-        objective,
-        method,
-        settings=[every],
-        provenance=[provenance],
-        notes=lambda _: (about, tensors),
-        resume=saved_run(resume, provenance),
-        **search,
-    )
-    run.finish(checkpoint, progress)
-    a = run.results()[0]
-    if a.gradients_used and not a.feature_scores.any():
-        warnings.warn(
-            "Every score is 0: no edge changes the objective, and the order has no meaning. "
-            "Check edge_weight, nodes= and whether the model uses its edge_weight.",
-            UserWarning,
-            stacklevel=levels_to_caller(),
-        )
-    return a
+    about = {"kind": "graph", "model": model_name(model), **facts}
+
+    def finish(_: int, a: Attribution) -> Attribution:
+        if a.gradients_used and not a.feature_scores.any():
+            warnings.warn(
+                "Every score is 0: no edge changes the objective, and the order has no meaning. "
+                "Check edge_weight, nodes= and whether the model uses its edge_weight.",
+                UserWarning,
+                stacklevel=levels_to_caller(),
+            )
+        return a if full is None else replace(a, full_value=full(a))
+
+    record = Record(settings, _provenance(model, edges, target), lambda: (about, tensors))
+    return Question(objective, features, (record,), finish=finish)
 
 
 def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget) -> dict[str, str]:
@@ -276,29 +284,6 @@ def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget)
         tensors["nodes"] = target.nodes
     own = {"model": fingerprint(model), "input": digest(tensors, f"graph of {graph.nodes} nodes")}
     return versions() | callables(objective=target.function) | own
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomGrowth(InRounds):
-    """Edges at random among those that touch the subgraph, one after the other."""
-
-    per_round: int | None = 1
-    name = "random"
-
-    @property
-    def scorer(self) -> Random:
-        """Uniform random scores, drawn again in every round."""
-        return Random()
-
-
-@dataclass(frozen=True)
-class _NoEdges:
-    """Stands in for the method where there is nothing to select."""
-
-    name: str
-
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        return torch.zeros_like(mask)
 
 
 def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> EdgeGraph:

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..tensors.methods import FOR_EDGES, ONCE_FOR_EDGES
 from .api import edge_columns, explain_edges, explain_node
 from .edge_model import call, frozen_model
 from .gcn import GCN
 from .graph import Graph
+from .methods import FOR_EDGES, ONCE_FOR_EDGES
 from .training import features_of
 
 METHODS = {

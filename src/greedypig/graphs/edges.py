@@ -18,6 +18,8 @@ from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features, Groups
 from ..core.layout import check_plain
 from ..core.objective import Objective
+from ..core.rounds import Round
+from ..core.scorers import OneShot
 from .propagation import row_starts
 
 
@@ -32,6 +34,9 @@ class EdgeGraph:
     """(columns,) the given edge weights, else ones."""
     undirected: bool
     """Are both directions of a pair one feature?"""
+    paired: bool | None = None
+    """The same of the parts around a node, which are cut from a directed graph; None where that is
+    to be looked at."""
 
     @property
     def columns(self) -> int:
@@ -150,18 +155,22 @@ def _weights(edge_weight: Any, columns: int, x: Tensor) -> Tensor:
     return weight
 
 
-def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> EdgeGraph:
+def index_edges(
+    x: Tensor, edge_index: Any, edge_weight: Any = None, *, undirected: bool | None = None
+) -> EdgeGraph:
     """A graph whose nodes are to be explained one after the other, checked and sorted once.
 
     Pass it to `explain_node` in the place of edge_index: each node then costs what is around it,
-    where a bare edge_index is sorted again for every node.
+    where a bare edge_index is sorted again for every node. undirected: both directions of a pair
+    are one feature; None looks, around each node, whether the edges are symmetric.
     """
     graph = read_graph(x, edge_index, edge_weight, undirected=False)
+    graph = replace(graph, paired=undirected)
     _ = graph.sides  # Computed here rather than for the first node.
     return graph
 
 
-class DegreeSampler:
+class DegreeSampler(OneShot):
     """Features drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
 
     The largest of log p + Gumbel noise come first, which is such a draw. It is the sampler of the
@@ -169,7 +178,6 @@ class DegreeSampler:
     """
 
     name = "degree"
-    cost = 0
 
     def __init__(self, graph: EdgeGraph) -> None:
         source, target = graph.edge_index.cpu()
@@ -179,13 +187,12 @@ class DegreeSampler:
         self.log_weights = torch.zeros(graph.features().count, dtype=torch.float64)
         self.log_weights[graph.feature_ids.cpu()] = -0.5 * (log_degree[source] + log_degree[target])
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """(1, n) scores; asks for no gradient."""
-        noise = torch.rand(
-            len(self.log_weights), generator=objective.generator(0), dtype=torch.float64
-        )
+        count, drawing = len(self.log_weights), round.generator(0, 0)
+        noise = torch.rand(count, generator=drawing, dtype=torch.float64)
         gumbel = -torch.log(-torch.log(noise.clamp(1e-300, 1 - 1e-16)))
-        return objective.features.spread((self.log_weights + gumbel).to(mask).unsqueeze(0))
+        return round.features.spread((self.log_weights + gumbel).to(round.mask).unsqueeze(0))
 
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from ..core.errors import InvalidInput
 from ..core.features import Groups
 from ..core.numbers import whole
 from ..core.objective import Objective, OwnGradient
-from ..core.two_sided import both_sides
+from ..core.two_sided import with_sides
 from ..network.frozen import Frozen
 from .edge_model import EdgeModel, fitting_model, message_layers, same
 from .edges import EdgeGraph, rows_of
@@ -64,7 +64,6 @@ class Surroundings:
     """The whole graph, read as directed."""
     x: Tensor
     centres: Tensor
-    undirected: bool | None
 
     def view(
         self, hops: int | None, normalisation: str | None
@@ -115,7 +114,7 @@ class Surroundings:
             steps += 1
             if reached.numel() == near.numel():
                 break
-        undirected = self.undirected
+        undirected = graph.paired
         if undirected is not False:
             both = torch.unique(torch.cat([candidates, graph.at(near, 0)]))
             if undirected is None:  # Only the candidates need to be symmetric.
@@ -200,29 +199,29 @@ class NodeObjective(OwnGradient):
     def __init__(self, inner: Objective, n: int, *, removing: bool) -> None:
         start = inner.start[..., :n]
         super().__init__(inner.function, start, torch.ones_like(start), batch_size=1)
-        self.inner, self.removing, self.sides = inner, removing, inner.sides
+        self.inner, self.removing = inner, removing
+        self.sides = 2 if removing else inner.sides
+        self._shared = inner._shared  # What the inner objective costs is what this one costs.
 
     @staticmethod
     def of(inner: Objective, n: int, removing: bool, both: bool) -> Objective:
         """The objective; both: with G(all edges) − G(all edges but S) added."""
-        if not both:
-            return NodeObjective(inner, n, removing=removing)
         if removing:
-            return NodeObjective(both_sides(inner), n, removing=True)
-        two: Objective = both_sides(NodeObjective(inner, n, removing=False))
-        return two
+            return NodeObjective(with_sides(inner, both), n, removing=True)
+        return with_sides(NodeObjective(inner, n, removing=False), both)
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(1, s, n) masks → (1, s): G."""
         return self.inner.values(self._whole(masks, 0.0 if self.removing else 1.0))
 
-    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+    def gradient(self, masks: Tensor, weights: Tensor, /, *, step: int = 0) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n)."""
         masks = masks.to(self.end)
-        total = self.inner.gradient(self._whole(masks, 0.0 if self.removing else 1.0), weights)
-        if self.removing and self.sides == 1:
-            total = total + self.inner.gradient(self._whole(1 - masks, 1.0), weights)
-        self.count_gradients(masks.shape[1] * self.sides)
+        whole = self._whole(masks, 0.0 if self.removing else 1.0)
+        total = self.inner.gradient(whole, weights, step=step)
+        if self.removing and self.inner.sides == 1:
+            whole = self._whole(1 - masks, 1.0)
+            total = total + self.inner.gradient(whole, weights, step=step)
         return total[:, : self.n]
 
     def _whole(self, masks: Tensor, others: float) -> Tensor:

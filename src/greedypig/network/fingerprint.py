@@ -6,8 +6,10 @@ SHA-256 binds the sums together.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from ctypes import c_char
+from functools import lru_cache
 from hashlib import sha256
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -130,6 +132,18 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
                 check = crc32((c_char * size).from_address(flat.data_ptr()), check)
         total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {check:08x};".encode())
     return total.hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Versions of this package and of what it is built on, for provenance."""
+    from greedypig import __version__
+
+    return {
+        "greedypig": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }
 
 
 def _dense_parts(tensor: Tensor) -> tuple[Tensor, ...]:

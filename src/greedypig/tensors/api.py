@@ -6,31 +6,51 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import repeat
-from os import PathLike
-from typing import Any, Literal, Never
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..core.arguments import advise
 from ..core.attribution import Attribution
+from ..core.carry_out import carry_out
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.methods import MEASURED, as_method
+from ..core.methods import Method, as_method
 from ..core.numbers import whole
-from ..core.run import Run
-from ..core.scorers import MarginalGains, Random
+from ..core.objective import Objective
+from ..core.progress import Progress
+from ..core.question import Question, Record
+from ..core.rules import rules_of
 from ..core.stopping import Stop, as_stop
-from ..network.fingerprint import callables
+from ..network.fingerprint import callables, versions
 from ..network.fold import convolutional
+from ..types import (
+    Baseline,
+    BatchSize,
+    FeaturesLike,
+    Fixed,
+    Inputs,
+    MethodLike,
+    Model,
+    ObjectiveLike,
+    PathOrText,
+    ProgressLike,
+    Seed,
+    Target,
+)
 from . import baselines
-from .inputs import Example, Model
-from .methods import choose, refuse_knobs
+from .inputs import Example
+from .inputs import Model as ModelInputs
+from .methods import choose
 from .notes import notes_of
 from .pictures import picture_shape, pixels, tokens
-from .run import Folder, Progress, check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
-from .targets import Target, levels_to_caller
+from .targets import Target as OutputTarget
+from .targets import levels_to_caller
 
 NAMED_FEATURES = {
     "elements": lambda layout: Elements(layout.n),
@@ -39,25 +59,25 @@ NAMED_FEATURES = {
 }
 
 
+@advise
 def explain(
-    model: Callable[..., Any],
-    x: Any,
+    model: Model,
+    x: Inputs,
     *,
-    target: int | None = None,
+    fixed: Fixed = None,
+    target: Target = None,
     outputs: str | None = None,
-    baseline: Any = None,
-    objective: Any = None,
-    features: Any = "elements",
+    objective: ObjectiveLike = None,
+    baseline: Baseline = None,
+    features: FeaturesLike = "elements",
     names: Sequence[str] | None = None,
-    fixed: Any = None,
-    method: Any = None,
+    method: MethodLike | None = None,
     k: int | None = None,
     stop: Stop | None = None,
-    seed: int = 0,
-    batch_size: int | Literal["auto"] = "auto",
-    resume: Attribution | str | PathLike[str] | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    **knobs: Never,
+    seed: Seed = 0,
+    batch_size: BatchSize = "auto",
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
 ) -> Attribution:
     """Which features of the example x does the model use for its output?
 
@@ -89,77 +109,95 @@ def explain(
         gp.GreedyPIG(rounds=100, steps=20), gp.IG(steps=50), gp.Greedy(gp.GuidedIG()).
     k: how many features to select (default: all).
     stop: gp.Stop(gradients=…, seconds=…, value=…, gain=True): reasons to stop early.
-    seed: of everything random.
+    seed: of everything random; (seed, i) for the random numbers of example i in `explain_many`.
     batch_size: rows evaluated at once, "auto" or a number.
-    resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
-    checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
+    checkpoint: a file to which rounds are saved, and the result. The same call goes on from it as
+        if it had never stopped; a file of another question is refused and left as it is.
+    progress: True for a line on standard error, or a function that is called with the rounds done
+        and the number of rounds, before the first and after every one.
 
     Examples:
         >>> a = gp.explain(lambda x: x.sum(1), torch.tensor([1.0, 3.0, 2.0]))
         >>> a.order.tolist()
         [1, 2, 0]
     """
-    refuse_knobs(knobs, explain)
-    check_checkpoint(checkpoint)
-    question = objective, outputs, target is not None, baseline
-    job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
-    run = job.run([job.example(x, target, fixed)], resume=resume)
-    for _ in run:
-        if checkpoint is not None:
-            run.results(measure=False)[0].save(checkpoint)
-    check_not_flat(run)
-    return run.results()[0]
+    job = Job(
+        model=model,
+        objective=objective,
+        outputs=outputs,
+        class_given=target is not None,
+        baseline=baseline,
+        features=features,
+        names=names,
+        method=method,
+        batch_size=batch_size,
+    )
+    question, chosen = job.question([job.example(x, target, fixed)])
+    search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
+    return carry_out(question, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
 
 
+@advise
 def explain_many(
-    model: Callable[..., Any],
-    xs: Iterable[Any],
+    model: Model,
+    xs: Iterable[Inputs],
     *,
-    target: int | Sequence[int | None] | None = None,
+    fixed: Fixed | list[Fixed] = None,
+    target: Target | Sequence[Target] = None,
     outputs: str | None = None,
-    baseline: Any = None,
-    objective: Any = None,
-    features: Any = "elements",
+    objective: ObjectiveLike = None,
+    baseline: Baseline = None,
+    features: FeaturesLike = "elements",
     names: Sequence[str] | None = None,
-    fixed: Any = None,
-    method: Any = None,
+    method: MethodLike | None = None,
     k: int | None = None,
     stop: Stop | None = None,
-    seed: int = 0,
-    batch_size: int | Literal["auto"] = "auto",
-    checkpoint: str | PathLike[str] | None = None,
-    progress: bool | Callable[[float, int | None], object] = False,
-    **knobs: Never,
+    seed: Seed = 0,
+    batch_size: BatchSize = "auto",
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable; examples of one shape share device batches.
 
     Results are streamed in the order of xs. Each agrees with that of `explain` to rounding: batches
     of another size round otherwise. xs is read only as far as batches need. The arguments are
-    those of `explain`, but for resume. A list of targets or of fixed inputs gives one per example.
-    Stopping rules are per example. The seconds of a result are its share of its batches' time.
+    those of `explain`. A list of targets or of fixed inputs gives one per example. Stopping rules
+    are per example. Random numbers depend on the seed and the example's place in xs. The seconds of
+    a result are its share of its batches' time.
 
     checkpoint: a folder, made if it is not there, in which every result is saved when it is done:
         00000.gpig and so on. The same call goes on after an interruption: it reads the results in
         the folder and runs the examples that are left.
-    progress: True writes how many examples are done to standard error; or a function that is
-        called with that number and the length of xs, None where it has none. The examples that
-        are running count by their rounds.
+    progress: True for a line on standard error, or a function that is called with the examples
+        done and the length of xs, None where it has none. The examples that are running count by
+        their rounds.
 
     Examples:
         >>> xs = torch.tensor([[1.0, 3.0, 2.0], [6.0, 5.0, 4.0]])
         >>> [a.order.tolist() for a in gp.explain_many(lambda x: x.sum(1), xs)]
         [[1, 2, 0], [0, 1, 2]]
     """
-    refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
     targets = target if isinstance(target, list | tuple | Tensor) else repeat(target)
-    each = fixed if isinstance(fixed, list) else repeat(fixed)
+    each_fixed = fixed if isinstance(fixed, list) else repeat(fixed)
     given = any(t is not None for t in ([target] if isinstance(targets, repeat) else targets))
-    question = objective, outputs, given, baseline
-    job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
+    job = Job(
+        model=model,
+        objective=objective,
+        outputs=outputs,
+        class_given=given,
+        baseline=baseline,
+        features=features,
+        names=names,
+        method=method,
+        batch_size=batch_size,
+    )
+    search = {"k": k, "stop": as_stop(stop), "seed": seed}
     folder = None if checkpoint is None else Folder(checkpoint)
-    meter = Progress(progress, len(xs) if isinstance(xs, Sized) else None)
-    return _stream(job, _examples(job, xs, iter(targets), iter(each)), folder, meter)
+    told = Progress(progress, "examples")
+    total = len(xs) if isinstance(xs, Sized) else None
+    many = Many(job, search, folder, lambda done: told(done, total))
+    return many.results(_examples(job, xs, iter(targets), iter(each_fixed)))
 
 
 def _examples(
@@ -174,146 +212,182 @@ def _examples(
             raise
 
 
-def _next(each: Iterator[Any], name: str, count: int) -> Any:
-    for one in each:
+def _next(given: Iterator[Any], name: str, count: int) -> Any:
+    for one in given:
         return one
     raise InvalidInput(f"Expected one {name} per example (got {count} for more examples).")
 
 
-def _stream(
-    job: Job, examples: Iterator[Example], folder: Folder | None, meter: Progress
-) -> Iterator[Attribution]:
-    """Examples are gathered as long as they may share batches, then run side by side. Those that
-    the folder has already are not run again."""
-    group: list[Example] = []
-    most, done, error = 1, 0, None
-    while True:
-        try:
-            example = next(examples, None)
-        except Exception as failure:  # The results of those before come first.
-            example, error = None, failure
-        key = None if example is None else example.key
-        number = done + len(group)
-        saved = None if folder is None or example is None else folder.load(number)
-        if group and (len(group) >= most or key != group[0].key or saved is not None):
-            yield from _finish(job, group, done, folder, meter)
-            done, group = done + len(group), []
-        if example is None:
-            break
-        if saved is not None and folder is not None:
-            yield folder.checked(done, saved, job.run([example], resume=saved))
-            done += 1
-            meter.report(done)
-            continue
-        most = most if group else job.side_by_side(example)
-        group.append(example)
-    if error is not None:
-        raise error
-
-
-def _finish(
-    job: Job, group: Sequence[Example], first: int, folder: Folder | None, meter: Progress
-) -> Iterator[Attribution]:
-    """The results of examples side by side; where that fails, those before the one that fails."""
-    try:
-        run = job.run(group, labels=[f"input {first + i}" for i in range(len(group))])
-        for _ in run:
-            meter.report(first, run)
-        check_not_flat(run)
-        results = run.results()
-        for i, a in enumerate(results, first):
-            if folder is not None:
-                folder.save(i, a)
-        meter.report(first + len(group))
-    except Exception:
-        if len(group) == 1:
-            raise
-        for i, example in enumerate(group, first):
-            yield from _finish(job, [example], i, folder, meter)
-    else:
-        yield from results
-
-
 @dataclass(eq=False)
+class Many:
+    """Examples that are explained one after the other, those that may share batches together."""
+
+    job: Job
+    search: dict[str, Any]
+    """k, stop and seed."""
+    folder: Folder | None
+    tell: Callable[[float], None]
+    """Is told how many examples are done."""
+
+    def results(self, examples: Iterator[Example]) -> Iterator[Attribution]:
+        """Examples are gathered as long as they may share batches, then run side by side. Those
+        that the folder has already are not run again."""
+        group: list[Example] = []
+        most, done, error = 1, 0, None
+        while True:
+            try:
+                example = next(examples, None)
+            except Exception as failure:  # The results of those before come first.
+                example, error = None, failure
+            key = None if example is None else example.key
+            number = done + len(group)
+            saved = self.folder is not None and self.folder.file(number).exists()
+            if group and (len(group) >= most or key != group[0].key or saved):
+                yield from self._explained(group, done)
+                done, group = done + len(group), []
+            if example is None:
+                break
+            if saved:
+                yield from self._explained([example], done)
+                done += 1
+                continue
+            most = most if group else self._side_by_side(example)
+            group.append(example)
+        if error is not None:
+            raise error
+
+    def _explained(self, group: Sequence[Example], first: int) -> Iterator[Attribution]:
+        """The results of examples side by side; where that fails, those before the one that
+        fails."""
+        labels = [f"input {first + i}" for i in range(len(group))]
+        alone = len(group) == 1
+        file = self.folder.file(first) if self.folder is not None and alone else None
+        try:
+            question, method = self.job.question(group, labels, first)
+            results = carry_out(
+                question,
+                method,
+                **self.search,
+                checkpoint=file,
+                progress=lambda r, rounds: self.tell(first + len(group) * r / max(1, rounds or 1)),
+            )
+        except Exception:
+            if alone:
+                raise
+            for number, example in enumerate(group, first):
+                yield from self._explained([example], number)
+        else:
+            if self.folder is not None and not alone:
+                for number, attribution in enumerate(results, first):
+                    attribution.save(self.folder.file(number))
+            self.tell(first + len(group))
+            yield from results
+
+    def _side_by_side(self, example: Example) -> int:
+        """How many examples like this share rounds: as many as fill a batch with their points."""
+        job, stop = self.job, self.search["stop"]
+        method = job.method_for(example)
+        alone = bool(rules_of(replace(stop, gradients=None)))
+        alone |= bool(method.revisions(self.search["k"], stop)) or stop.gain
+        # Whether views fit is decided for each picture.
+        alone |= job.by_name and isinstance(method, SteadyPIG)
+        read = getattr(job.features, "reads_input", False)
+        if alone or read or not job.features_of(example).side_by_side:
+            return 1
+        rows = job.model_inputs.objective([example]).rows
+        return max(1, min(64, rows // len(example.baselines)))
+
+
+class Folder:
+    """The results of `explain_many` in a folder, a file for each example, by number."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise InvalidInput(
+                f"Expected checkpoint to be a folder for explain_many (got a file, "
+                f"{fspath(path)!r})."
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def file(self, number: int) -> Path:
+        """The file of an example."""
+        return self.path / f"{number:05}.gpig"
+
+
+@dataclass(eq=False, kw_only=True)
 class Job:
     """The arguments of `explain` that do not depend on the example, checked once."""
 
-    model: Callable[..., Any]
-    objective: Any = None
+    model: Model
+    objective: ObjectiveLike = None
     outputs: str | None = None
     class_given: bool = False
-    baseline: Any = None
-    features: Any = "elements"
+    baseline: Baseline = None
+    features: FeaturesLike = "elements"
     names: Sequence[str] | None = None
-    method: Any = None
-    k: int | None = None
-    stop: Stop | None = None
-    seed: int = 0
-    batch_size: int | Literal["auto"] = "auto"
+    method: MethodLike | None = None
+    batch_size: BatchSize = "auto"
+    by_name: bool | None = None
+    """Is the method fitted to the model? None fits it unless it is given as an object."""
 
     def __post_init__(self) -> None:
-        self.target = Target(self.objective, self.outputs, class_given=self.class_given)
+        self.target = OutputTarget(self.objective, self.outputs, class_given=self.class_given)
         with torch.inference_mode(False):
-            self.network = Model(self.model, self.target, batch_size=self.batch_size)
-        self.by_name = self.method is None or isinstance(self.method, str)
-        self.method = None if self.method is None else as_method(self.method)
+            self.model_inputs = ModelInputs(self.model, self.target, batch_size=self.batch_size)
+        if self.by_name is None:
+            self.by_name = self.method is None or isinstance(self.method, str)
+        self.chosen = None if self.method is None else as_method(self.method)
 
-    def example(self, x: Any, target: int | None = None, fixed: Any = None) -> Example:
+    def example(self, x: Any, target: Any = None, fixed: Any = None) -> Example:
         """One input, checked, with the model's output for it."""
         with torch.inference_mode(False):
-            return self.network.example(x, target=target, fixed=fixed, baseline=self.baseline)
+            return self.model_inputs.example(x, target=target, fixed=fixed, baseline=self.baseline)
 
-    def run(
-        self,
-        examples: Sequence[Example],
-        *,
-        labels: Sequence[str] = (),
-        resume: Attribution | str | PathLike[str] | None = None,
-    ) -> Run:
-        """The run of examples that may share batches."""
+    def question(
+        self, examples: Sequence[Example], labels: Sequence[str] = (), first: int = 0
+    ) -> tuple[Question, Method]:
+        """The question about examples that may share batches, and the method that answers it.
+
+        first: the first one's place among the caller's examples.
+        """
         with torch.inference_mode(False):
-            objective = self.network.objective(examples, labels)
-            features = self._features(examples[0])
-            method = self.method or choose(examples[0].layout, self.target.title)
+            objective = self.model_inputs.objective(examples, labels)
+            features = self.features_of(examples[0])
+            method = self.method_for(examples[0])
             if isinstance(method, SteadyPIG):
                 method = self._fitted(method, features, examples[0])
-        known = versions() | callables(objective=self.target.function)
-        known["model"] = self.network.fingerprint
-        provenance = [known | {"input": e.fingerprint} for e in examples]
+        origin = versions() | callables(objective=self.target.function)
+        origin["model"] = self.model_inputs.fingerprint
         settings = {
             "rival": self.target.against,
             "baseline": baselines.describe(self.baseline),
             "batch_size": whole(self.batch_size),
         }
-        notes = [notes_of(self.model, example) for example in examples]
-        return Run(
-            objective,
-            method,
-            features=features,
-            k=self.k,
-            stop=self.stop,
-            seed=self.seed,
-            settings=[settings | self.target.described(e.reference) for e in examples],
-            provenance=provenance,
-            notes=notes.__getitem__,
-            resume=saved_run(resume, provenance[0]),
-        )
+        records = [
+            Record(
+                settings | self.target.described(example.reference),
+                origin | {"input": example.fingerprint},
+                lambda example=example: notes_of(self.model, example, self.target),  # type: ignore[misc]
+                place,
+            )
+            for place, example in enumerate(examples, first)
+        ]
+        may_be_flat = method.round_scorer.may_be_flat
 
-    def side_by_side(self, example: Example) -> int:
-        """How many examples like this share rounds: as many as fill a batch with their points."""
-        stop = as_stop(self.stop)
-        alone = stop.value is not None or stop.gain or stop.seconds is not None
-        read = getattr(self.features, "reads_input", False)
-        # Whether views fit is decided for each picture.
-        method = self.method or choose(example.layout, self.target.title)
-        fitted = self.by_name and isinstance(method, SteadyPIG)
-        alone |= getattr(method, "schedule", None) == MEASURED
-        if alone or read or fitted or not self._features(example).side_by_side:
-            return 1
-        rows = self.network.objective([example]).rows
-        return max(1, min(64, rows // len(example.baselines)))
+        def finish(problem: int, attribution: Attribution) -> Attribution:
+            if not may_be_flat:
+                check_not_flat(objective, problem, attribution)
+            return attribution
 
-    def _features(self, example: Example) -> Features:
+        return Question(objective, features, tuple(records), finish=finish), method
+
+    def method_for(self, example: Example) -> Method:
+        """The method given, or the one chosen for an input of this layout."""
+        return self.chosen or choose(example.layout, self.target.title)
+
+    def features_of(self, example: Example) -> Features:
+        """The features of an input."""
         x = example.layout.unflatten(example.x)
         return make_features(self.features, self.names, example.layout, x)
 
@@ -324,42 +398,41 @@ class Job:
             method = replace(method, place=0.0)
         if not self.by_name:
             return method
-        network = self.network.plain.module
+        network = self.model_inputs.plain.module
         shape = picture_shape(example.layout, "method='steady-pig'")
         if network is not None and not convolutional(network):
             return method.without_views()
         with torch.no_grad():
-            alike = bears_views(lambda p: self.network.logits(p, example), example.x, shape)
+            alike = bears_views(lambda p: self.model_inputs.logits(p, example), example.x, shape)
         return method if alike else method.without_views()
 
 
-def check_not_flat(run: Run) -> None:
+def check_not_flat(objective: Objective, problem: int, attribution: Attribution) -> None:
     """Refuse an output that does not depend on the features; warn of an order without meaning."""
-    flat = ~run.state.first.any(1) if run.state.picks else run.state.taken.new_zeros(0)
-    if not bool(flat.any()) or isinstance(run.scorer, Random | MarginalGains):
+    first = attribution.order[: sum(attribution.picks[:1])]
+    scored = any(attribution.totals[:1]) or attribution.feature_scores[first].any()
+    if scored or not attribution.picks:
         return
-    results, objective = run.results(), run.objective
-    for b in torch.nonzero(flat).flatten().tolist():
-        of = f" of {objective.labels[b]}" if objective.labels else ""
-        moves = bool((objective.end[:, b] != objective.start[:, b]).any())
-        full = results[b].full_value
-        if full == float(results[b].values[0]) and moves:
-            raise InvalidInput(
-                f"Expected an output{of} that depends on the features (got every gradient 0, and "
-                f"{full:g} with all features as with none). Try another target, objective or "
-                "baseline."
-            )
-        why = "the input is the baseline itself. Try another baseline"
-        if moves:
-            why = (
-                "the objective is flat where its gradient was taken. Try "
-                "objective='log-probability' or 'logit', or another baseline"
-            )
-        warnings.warn(
-            f"Every score of the first round{of} is exactly 0, and features come in the order of "
-            f"their indices: {why}.",
-            stacklevel=levels_to_caller(),
+    of = f" of {objective.labels[problem]}" if objective.labels else ""
+    moves = bool((objective.end[:, problem] != objective.start[:, problem]).any())
+    full = attribution.full_value
+    if full == float(attribution.values[0]) and moves:
+        raise InvalidInput(
+            f"Expected an output{of} that depends on the features (got every gradient 0, and "
+            f"{full:g} with all features as with none). Try another target, objective or "
+            "baseline."
         )
+    why = "the input is the baseline itself. Try another baseline"
+    if moves:
+        why = (
+            "the objective is flat where its gradient was taken. Try "
+            "objective='log-probability' or 'logit', or another baseline"
+        )
+    warnings.warn(
+        f"Every score of the first round{of} is exactly 0, and features come in the order of "
+        f"their indices: {why}.",
+        stacklevel=levels_to_caller(),
+    )
 
 
 def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:

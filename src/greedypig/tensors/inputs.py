@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType, first_line
 from ..core.layout import Layout, check_plain
 from ..core.objective import Objective
-from ..core.two_sided import both_sides
+from ..core.two_sided import with_sides
 from ..network.fingerprint import digest, fingerprint, identity
 from ..network.fold import optimised
 from ..network.frozen import Frozen, freeze
@@ -79,7 +79,7 @@ class ModelObjective(Objective):
             match = halfway_match(logits, references, own)
             return torch.where(matched, match, target.values(logits, references, own))
 
-        return self.repeated(views).changed(function=values)
+        return self.repeated(views).computed_by(values)
 
     @property
     def network(self) -> nn.Module | None:
@@ -87,12 +87,12 @@ class ModelObjective(Objective):
         return self.model.network.module
 
     @property
-    def removes(self) -> bool:
+    def removes(self) -> bool:  # type: ignore[override]
         """Do the lines lead away from the input, as a counterfactual's do?"""
         return self.model.target.towards_baseline
 
     @property
-    def is_probability(self) -> bool:
+    def is_probability(self) -> bool:  # type: ignore[override]
         """Is g a probability, from 0 to 1?"""
         return self.model.target.title == "softmax" and self.examples[0].reference.classes
 
@@ -154,7 +154,7 @@ class Model:
                 reference = self.target.directed(reference, torch.cat(rows))
         return replace(example, reference=reference)
 
-    def objective(self, examples: Sequence[Example], labels: Sequence[str] = ()) -> ModelObjective:
+    def objective(self, examples: Sequence[Example], labels: Sequence[str] = ()) -> Objective:
         """One objective over examples that may share batches (equal keys)."""
         first = examples[0]
         x = torch.stack([e.x for e in examples]).unsqueeze(0)
@@ -181,7 +181,7 @@ class Model:
             values, start, end, layout=first.layout, batch_size=self.batch_size, labels=labels
         )
         objective.model, objective.examples, objective.outputs = self, examples, outputs
-        return both_sides(objective) if self.target.both else objective
+        return with_sides(objective, self.target.both)
 
     def logits(self, points: Tensor, example: Example, network: Frozen | None = None) -> Tensor:
         """(m, classes), or (m,) for a single output: the output at points of one example."""

@@ -15,10 +15,11 @@ from torch import Tensor
 from ..core.errors import InvalidInput, MissingPackage
 from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
-from ..core.methods import METHODS
 from ..core.numbers import check_count, check_knobs
+from ..core.objective import Objective
+from ..core.rounds import Round
+from ..core.scorers import OneShot
 from .baselines import gaussian_blur
-from .inputs import ModelObjective
 
 FeatureMaker = Callable[[Layout], Features]
 """Features from an input's shape. One with `reads_input = True` is called with the input too."""
@@ -138,7 +139,7 @@ def picture_shape(layout: Layout, what: str) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class BlurIG:
+class BlurIG(OneShot):
     """Integrated gradients along a path that blurs the input away instead of fading it.
 
     scores = −Σ_i (σ_{i+1} − σ_i) · ∂g/∂x(x_σi) · (x_{σi + grad_step} − x_σi) / grad_step, where
@@ -153,8 +154,9 @@ class BlurIG:
     def __post_init__(self) -> None:
         check_knobs(self, "steps", sigma=(1e-6, 1e6), grad_step=(1e-6, 1e6))
 
-    def __call__(self, objective: ModelObjective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """(b, n)."""
+        mask = round.mask
         if objective.removes:
             raise InvalidInput(
                 "Expected an objective of what is present for method='blur-ig' (got "
@@ -185,6 +187,3 @@ class BlurIG:
     def cost(self) -> int:
         """One gradient a step."""
         return self.steps
-
-
-METHODS[BlurIG.name] = BlurIG

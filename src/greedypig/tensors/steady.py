@@ -24,9 +24,11 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
-from ..core.methods import METHODS, InRounds
+from ..core.methods import InRounds
 from ..core.numbers import check_knobs
 from ..core.objective import Objective
+from ..core.rounds import Round
+from ..core.scorers import OneShot
 from ..network.soft_relu import SoftReLU
 from .inputs import ModelObjective
 from .pictures import picture_shape
@@ -95,37 +97,42 @@ class SteadyPIG(InRounds):
         return replace(self, noise=0.0, crop=1.0, place=0.0)
 
 
-class SteadyScores:
+class SteadyScores(OneShot):
     """The rounds of one run of `SteadyPIG`."""
 
     name = "steady-scores"
 
     def __init__(self, knobs: SteadyPIG) -> None:
-        self.knobs, self.cost = knobs, knobs.views
+        self.knobs = knobs
         self.soft = knobs.ramp > 0
         """Is ReLU's derivative smoothed?"""
         self._known: tuple[Tensor, Tensor] | None = None
         """The pictures of this run, and g(1) of each."""
 
-    def __call__(self, objective: ModelObjective, mask: Tensor) -> Tensor:
+    @property
+    def cost(self) -> int:
+        """One gradient a view."""
+        return self.knobs.views
+
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """(b, n). Every view of every picture is a problem of its own, all in one batch."""
-        shape = picture_shape(objective.layout, "method='steady-pig'")
+        mask, shape = round.mask, picture_shape(objective.layout, "method='steady-pig'")
         views, b = self.knobs.views, objective.b
         value, full = objective.values(mask.unsqueeze(1)).squeeze(1), self._full(objective, mask)
         reached = value >= full
         share = mask.double().mean(1)
         stretch = torch.where(reached, 1.0, (1 - share / FIRST).clamp_min(0.1))
-        levels = [self._level(objective, stretch, view) for view in range(views)]
+        levels = [self._level(round, stretch, view) for view in range(views)]
         points = mask.unsqueeze(1) + torch.stack(levels, 1).to(mask) * (1 - mask).unsqueeze(1)
         compromises = objective.is_probability and views > 1 and self.knobs.crop < 1
         unsure = reached & (full < UNSURE) & (share >= FIRST) & compromises
         repeated = objective.repeated(views)
-        if bool(unsure.any()):
+        if bool(unsure.any()) and isinstance(objective, ModelObjective):
             repeated = objective.halfway(views, unsure)
         plain = torch.where(reached, 1, views)
         if objective.is_probability:
             plain = torch.where(reached & (value >= (1 + full) / 2) & ~unsure, 0, plain)
-        seen = repeated.seen(self._crops(objective, plain, shape))
+        seen = repeated.seen(self._crops(objective, round, plain, shape))
         values, gradients = self._differentiated(seen, points.reshape(b * views, 1, -1))
         values, gradients = values.view(b, views, 1), gradients.view(b, views, -1)
         if objective.is_probability:  # Below the photo's probability, the gradient of log g.
@@ -134,21 +141,21 @@ class SteadyScores:
         scores = gradients.mean(1) * (1 - mask)
         if bool(unsure.any()):
             match, own = gradients[:, :-1].mean(1) * (1 - mask), gradients[:, -1] * (1 - mask)
-            compromise = best_compromise(objective, own, match, full)
+            compromise = best_compromise(objective, round, own, match, full)
             scores = torch.where(unsure.unsqueeze(1), compromise, scores)
         if self.knobs.place:
             near = torch.stack([around(s, m, shape) for s, m in zip(scores, mask, strict=True)])
             scores += self.knobs.place * near * (share < FIRST).to(mask).unsqueeze(1)
         return scores
 
-    def _full(self, objective: ModelObjective, mask: Tensor) -> Tensor:
+    def _full(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b,) g(1), evaluated in the first round."""
         if self._known is None or self._known[0] is not objective.end:
             values = objective.values(torch.ones_like(mask).unsqueeze(1)).squeeze(1)
             self._known = objective.end, values
         return self._known[1]
 
-    def _differentiated(self, seen: ModelObjective, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _differentiated(self, seen: Objective, points: Tensor) -> tuple[Tensor, Tensor]:
         hard, width = seen.function, self.knobs.ramp
 
         def soft(points: Tensor, problems: Tensor) -> Tensor:
@@ -157,40 +164,43 @@ class SteadyScores:
 
         if self.soft:
             try:
-                return seen.changed(function=soft).values_and_gradients(points)
+                return seen.computed_by(soft).values_and_gradients(points)
             except CheckpointError:
                 # Layers under activation checkpointing run again in the backward pass, where
                 # torch knows of no modes: such networks keep the derivative of ReLU.
                 self.soft = False
         return seen.values_and_gradients(points)
 
-    def _level(self, objective: ModelObjective, stretch: Tensor, view: int) -> Tensor:
+    def _level(self, round: Round, stretch: Tensor, view: int) -> Tensor:
         """(b, n): how far each value is on the way from 1_S to 1 in this view."""
-        chance = torch.rand(
-            5 + objective.n, generator=objective.generator(view), dtype=torch.float64
-        )
-        t = stretch.unsqueeze(1).cpu() * (view + float(chance[0])) / self.knobs.views
-        return ((chance[5:] < t).double() + t) / 2
+        b, n = round.mask.shape
+        drawn = [round.generator(problem, view) for problem in range(b)]
+        chances = [torch.rand(5 + n, generator=each, dtype=torch.float64) for each in drawn]
+        chance = torch.stack(chances)
+        t = stretch.unsqueeze(1).cpu() * (view + chance[:, :1]) / self.knobs.views
+        return ((chance[:, 5:] < t).double() + t) / 2
 
     def _crops(
-        self, objective: ModelObjective, plain: Tensor, shape: tuple[int, int, int]
+        self, objective: Objective, round: Round, plain: Tensor, shape: tuple[int, int, int]
     ) -> Callable[[Tensor, Tensor], Tensor]:
         """What each view shows: of each picture `plain` (b,) views as it is, the others cropped."""
         knobs, views = self.knobs, self.knobs.views
         span = (objective.end.amax((0, 2)) - objective.end.amin((0, 2))) * knobs.noise
-        drawn: dict[int, tuple[Crop, Tensor]] = {}
-        for view in range(int(plain.min()), views):
-            chance = torch.rand(5, generator=objective.generator(view), dtype=torch.float64)[1:]
-            noise = torch.randn(objective.n, generator=objective.generator(view, 1))
-            crop = Crop.drawn(shape, knobs.crop, chance.tolist(), objective.end)
-            drawn[view] = crop, noise.to(objective.end)
+        drawn: dict[tuple[int, int], tuple[Crop, Tensor]] = {}
+        for picture, first in enumerate(plain.tolist()):
+            for view in range(first, views):
+                drawing = round.generator(picture, view)
+                chance = torch.rand(5, generator=drawing, dtype=torch.float64)[1:]
+                noise = torch.randn(objective.n, generator=round.generator(picture, view, 1))
+                crop = Crop.drawn(shape, knobs.crop, chance.tolist(), objective.end)
+                drawn[picture, view] = crop, noise.to(objective.end)
 
         def show(points: Tensor, problems: Tensor) -> Tensor:
             rows = []
             for point, problem in zip(points, problems.tolist(), strict=True):
                 picture, view = divmod(problem, views)
                 if view >= plain[picture]:
-                    crop, noise = drawn[view]
+                    crop, noise = drawn[picture, view]
                     point = point + span[picture] * noise if knobs.noise else point
                     point = crop(point) if knobs.crop < 1 else point
                 rows.append(point)
@@ -199,17 +209,18 @@ class SteadyScores:
         return show
 
 
-def best_compromise(objective: Objective, own: Tensor, match: Tensor, full: Tensor) -> Tensor:
+def best_compromise(
+    objective: Objective, round: Round, own: Tensor, match: Tensor, full: Tensor
+) -> Tensor:
     """(b, n): the mixture of two scores whose picks lead nearest to halfway from `full` to 1.
 
     Picks that lead below `full` do not count; where all do, `own` is the answer.
     """
-    features, taken = objective.features, objective.taken
-    assert taken is not None
+    features, taken = round.features, round.taken
     lengths = [torch.linalg.vector_norm(s, dim=1, keepdim=True) for s in (own, match)]
     match = match * (lengths[0] / lengths[1].clamp_min(TINY))
     mixtures = torch.stack([torch.lerp(own, match, weight) for weight in COMPROMISES], 1)
-    picks = [features.pick(scores, taken, objective.picks)[0] for scores in mixtures.unbind(1)]
+    picks = [features.pick(scores, taken, round.picks)[0] for scores in mixtures.unbind(1)]
     masks = torch.stack([features.mask(taken.scatter(1, p, True)) for p in picks], 1)
     values, full = objective.values(masks), full.unsqueeze(1)
     distance = (values - (1 + full) / 2).abs().masked_fill(values < full, torch.inf)
@@ -278,6 +289,3 @@ def interpolation(length: int, share: float, place: float) -> Tensor:
     for index, weight in ((low, 1 - (at - low)), (low + 1, at - low)):
         weights.scatter_add_(1, (index.long() % length).unsqueeze(1), weight.unsqueeze(1))
     return weights
-
-
-METHODS[SteadyPIG.name] = SteadyPIG
