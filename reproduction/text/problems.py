@@ -17,10 +17,11 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.core.features import Elements
-from greedypig.core.methods import METHODS, as_method
-from greedypig.core.run import Run
+from greedypig.core.registry import TEXTS, register
+from greedypig.core.rounds import Round
+from greedypig.core.scorers import OneShot
 from greedypig.core.stopping import Stop
-from greedypig.core.two_sided import both_sides
+from greedypig.core.two_sided import with_sides
 from greedypig.text import models
 from greedypig.text.api import TextProblem
 from greedypig.text.gates import TextObjective
@@ -60,7 +61,7 @@ class Counted(TextObjective):
         self.asked |= keys
         return super().values(masks)
 
-    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+    def gradient(self, masks: Tensor, weights: Tensor, /, *, step: int = 0) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n): the gradient at each mask is computed once."""
         self.cost[0] += GRADIENT * masks.shape[1]
         total = torch.zeros_like(self.end[0])
@@ -69,7 +70,7 @@ class Counted(TextObjective):
                 self.count_gradients(1)  # So that a budget is what it is without the others.
             else:
                 one = torch.ones_like(weights[:1])
-                self.slopes[key] = super().gradient(mask.unsqueeze(1), one)
+                self.slopes[key] = super().gradient(mask.unsqueeze(1), one, step=step)
             total = total + weight * self.slopes[key]
         return total
 
@@ -84,29 +85,28 @@ def _key(mask: Tensor) -> bytes:
 
 
 @dataclass(frozen=True)
-class Shapley:
+class Shapley(OneShot):
     """Captum's ShapleyValueSampling over the features: as many permutations as `forwards` forwards
     allow, at least one; a permutation of n features costs n."""
 
     forwards: int = 64
     name = "shapley"
-    cost = 0
 
-    def __call__(self, objective: Any, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Any, round: Round) -> Tensor:
         """The mean gain of each feature over random orders."""
         from captum.attr import ShapleyValueSampling
 
-        torch.manual_seed(objective.seed)
+        torch.manual_seed(round.seed)
         samples = max(1, (self.forwards - 2) // objective.n)
         method = ShapleyValueSampling(lambda rows: objective.values(rows.unsqueeze(0))[0])
         rows = min(objective.n, objective.points)
         scores: Tensor = method.attribute(
-            torch.ones_like(mask), n_samples=samples, perturbations_per_eval=rows
+            torch.ones_like(round.mask), n_samples=samples, perturbations_per_eval=rows
         )
-        return scores.to(mask)
+        return scores.to(round.mask)
 
 
-METHODS |= {"shapley": Shapley}
+register("shapley", "reproduction.text.problems:Shapley", frozenset({TEXTS}), "forwards")
 
 
 class Question:
@@ -151,7 +151,8 @@ class Question:
         counted.asked.clear()
         before, began = counted.cost[0], process_time()
         features = Elements(counted.n, problem.prompt.names)
-        objective = both_sides(counted) if two_sided else counted
-        run = Run(objective, as_method(method), features=features, k=k, stop=stop, seed=seed)
-        run.finish(None, None)
+        objective = with_sides(counted, two_sided)
+        run = gp.rounds(objective, method, features=features, k=k, stop=stop, seed=seed)
+        for _ in run:
+            pass
         return run.results(measure=False)[0], counted.cost[0] - before, process_time() - began

@@ -278,8 +278,8 @@ def test_two_sided_objectives(answer, saved):
 
 
 def test_names_in_the_help_are_those_of_the_library():
-    from greedypig.text.methods import FOR_TEXTS
     from greedypig.text import gates, pretrained, prompt
+    from greedypig.text.methods import FOR_TEXTS
 
     assert {commands.LANGUAGE, commands.CLASSIFIER} == set(pretrained.NAMES)
     assert set(commands.TEXT_FEATURES) == set(prompt.NAMES)

@@ -104,9 +104,9 @@ def test_names_in_helps_are_those_of_the_library():
     from greedypig.cli import commands, options
     from greedypig.core.methods import as_method
     from greedypig.graphs import compression, objectives
+    from greedypig.graphs.methods import FOR_EDGES, FOR_NODES
     from greedypig.images.networks import pretrained
     from greedypig.tensors import baselines, targets
-    from greedypig.graphs.methods import FOR_EDGES, FOR_NODES
 
     assert options.MODELS == pretrained.NAMES
     assert options.OBJECTIVES == targets.NAMES

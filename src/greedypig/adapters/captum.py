@@ -18,13 +18,14 @@ from torch import Tensor, nn
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.layout import Layout
+from ..core.maximize import rounds as rounds_of
 from ..core.methods import GreedyPIG as Rounds
 from ..core.numbers import check_count, check_switch
 from ..core.objective import Objective
 from ..core.quadrature import Rule
-from ..core.run import Run
-from ..core.scorers import IG
-from ..core.two_sided import BothSides
+from ..core.rounds import Round
+from ..core.scorers import IG, OneShot
+from ..core.two_sided import TwoSidedObjective
 from ..network.frozen import freeze
 from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
@@ -44,6 +45,8 @@ except ImportError as error:
         'Try pip install "greedypig[captum]".'
     ) from error
 
+FOR_CAPTUM = Rounds(rounds=10, steps=5, rule="gauss-legendre")
+"""The defaults: 10 rounds of 5 Gauss–Legendre nodes, Captum's own rule."""
 _HOOK_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
 _RULES = {
@@ -113,7 +116,8 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
                 batch_size=internal_batch_size,
             )
             rounds = min(n_rounds, batch.layout.n)
-            run = Run(batch.objective, Rounds(rounds=rounds, steps=n_steps, rule=scorer.rule))
+            greedy = Rounds(rounds=rounds, steps=n_steps, rule=scorer.rule)
+            run = rounds_of(batch.objective, greedy)
             for _ in run:
                 pass
             results = run.results(measure=n_rounds > 1 or return_convergence_delta)
@@ -258,7 +262,7 @@ def from_captum(method: Callable[[nn.Module], Any], /, **options: Any) -> Captum
 
 
 @dataclass(frozen=True)
-class CaptumMethod:
+class CaptumMethod(OneShot):
     """A Captum attribution method as a one-shot method: inputs x, baselines with S present."""
 
     method: Callable[[nn.Module], Any]
@@ -268,7 +272,7 @@ class CaptumMethod:
     """Where gradients of a method without baselines are taken: "input" or "mask"."""
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """captum.Saliency for captum.attr.Saliency."""
         return f"captum.{getattr(self.method, '__name__', type(self.method).__name__)}"
 
@@ -280,33 +284,35 @@ class CaptumMethod:
     def settings(self) -> dict[str, Any]:
         """Every knob, for the record."""
         plain = int | float | str | None
-        return {"at": self.at} | {
+        return {"method": self.name, "at": self.at} | {
             name: value if isinstance(value, plain) else repr(value)
             for name, value in self.options.items()
         }
 
-    def __call__(self, objective: Objective, mask: Tensor, /) -> Tensor:
-        """(b, n) masks → (b, n): Captum's attributions, with the selected values in the baselines.
+    def __call__(self, objective: Objective, round: Round, /) -> Tensor:
+        """(b, n): Captum's attributions, with the selected values in the baselines.
 
         Captum repeats rows in orders of its own, so each of the problems has calls of its own.
         """
-        if isinstance(objective, BothSides):
+        if isinstance(objective, TwoSidedObjective):
             raise InvalidInput(
                 f"Expected an objective of one side for {self.name} (got a two-sided one). Try "
                 "gp.GreedyPIG() or gp.IG()."
             )
-        begin = torch.lerp(objective.start, objective.end, mask)
-        end = objective.end
-        if objective.goal is not None:
-            end = torch.lerp(objective.start, end, objective.goal.to(mask))
+        mask, end = round.mask, objective.end
+        begin = torch.lerp(objective.start, end, mask)
+        if round.goal is not None:
+            end = torch.lerp(objective.start, end, round.goal.to(mask))
         scores = torch.zeros_like(mask)
         for problem in range(objective.b):
             for line in range(objective.lines):
                 path = begin[line, problem], end[line, problem]
-                scores[problem] += self._scores(objective, problem, *path) / objective.lines
+                scores[problem] += self._scores(objective, round, problem, *path) / objective.lines
         return scores
 
-    def _scores(self, objective: Objective, problem: int, begin: Tensor, end: Tensor) -> Tensor:
+    def _scores(
+        self, objective: Objective, round: Round, problem: int, begin: Tensor, end: Tensor
+    ) -> Tensor:
         """(n,): the attributions of one problem on the path from begin to end, (n,) each."""
         wrapped = _Wrapped(objective, problem)
         captum = self.method(wrapped)
@@ -322,7 +328,7 @@ class CaptumMethod:
         first, last = (objective.layout.split(t.unsqueeze(0)) for t in (begin, end))
         inputs = first if self.at == "mask" and not takes_baselines else last
         baselines = {"baselines": tuple(first)} if takes_baselines else {}
-        seed = int(torch.randint(2**31, (1,), generator=objective.generator()))
+        seed = int(torch.randint(2**31, (1,), generator=round.generator(problem)))
         with torch.enable_grad():
             leaves = tuple(t.detach().clone().requires_grad_(True) for t in inputs)
             parts = _seeded(seed, captum.attribute, leaves, **baselines, **self.options)

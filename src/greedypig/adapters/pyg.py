@@ -26,7 +26,7 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.stopping import Stop
 from ..graphs.api import explain_edges, explain_node
 from ..graphs.edge_model import NORMALISATIONS
-from ..graphs.edges import read_graph
+from ..graphs.edges import index_edges, read_graph
 from ..graphs.methods import FOR_MESSAGES, FOR_SOME_MESSAGES
 from ..network.frozen import freeze
 
@@ -146,17 +146,17 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         """All edges explained, or those that reach the nodes in question."""
         model, x, edge_index, weight = graph
         removing = self.normalisation == "recomputed"
-        search = self.search | {"undirected": self.undirected, "normalisation": self.normalisation}
+        search = self.search | {"normalisation": self.normalisation}
         if nodes is not None and not (removing and len(nodes) > 1):
             several = isinstance(index, Tensor) and index.dim() > 0
             search["objective"] = lambda rows: -loss(rows if several else rows[0])
             node = nodes if len(nodes) > 1 else int(nodes)
-            return explain_node(
-                model, x, edge_index, node, weight, k=self.k, connected=removing, **search
-            )
+            indexed = index_edges(x, edge_index, weight, undirected=self.undirected)
+            return explain_node(model, x, indexed, node, k=self.k, connected=removing, **search)
         count = read_graph(x, edge_index, weight, self.undirected).features().count
         search["objective"] = lambda output: -loss(output if index is None else output[index])
         k = None if self.k is None else min(self.k, count)
+        search["undirected"] = self.undirected
         return explain_edges(model, x, edge_index, weight, k=k, **search)
 
     def _nodes(self, model: nn.Module, index: int | Tensor) -> Tensor | None:

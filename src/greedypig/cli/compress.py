@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,13 +40,11 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
     files = job.files(*FILES)
     shares = tuple(sorted({*SHARES, args.keep}))
-    sessions = {name: job.session(f"methods/{name}.gpig", len(shares)) for name in args.methods}
+    sessions = {name: job.session(f"methods/{name}.gpig") for name in args.methods}
     results: dict[str, gp.Attribution] = {}
 
-    def explain(method: Any, session: Session, saved: gp.Attribution | None) -> gp.Attribution:
-        if method in ("degree", "random"):  # Drawn at once: there is nothing to resume.
-            saved = None
-        search = {"objective": args.objective, "seed": args.seed, "resume": saved}
+    def explain(method: Any, session: Session, checkpoint: Path) -> gp.Attribution:
+        search = {"objective": args.objective, "seed": args.seed, "checkpoint": checkpoint}
         a = edge_order(method, job.network.model, graph, progress=session, **search)
         return a.with_notes({"trace": trace(judge, a.order, shares).record()})
 

@@ -26,7 +26,7 @@ from ..core.errors import BudgetTooSmall, GreedyPigError, MissingPackage, listed
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..core.stopping import Stop
-from ..images.api import POINTS, SHARES, photo_objective
+from ..images.api import SHARES, photo_objective
 from ..images.class_names import find_class
 from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
@@ -181,7 +181,7 @@ class PhotoRun:
 
 def new_session(result: Path, args: Namespace) -> Session:
     """The session of a photo's result."""
-    return Session(result, args.resume, POINTS + len(SHARES))
+    return Session(result, args.resume, searching=0.7)
 
 
 def explained(
@@ -270,8 +270,8 @@ class Question:
         """A photo as the network's input."""
         return self.model.preprocess(open_photo(path))
 
-    def explain(self, run: PhotoRun, command: str, saved: gp.Attribution | None) -> gp.Attribution:
-        """One method's result for one photo, from a saved one if there is one."""
+    def explain(self, run: PhotoRun, command: str, checkpoint: Path) -> gp.Attribution:
+        """One method's result for one photo, from saved rounds if there are any."""
         args, search, x = self.args, run.search, self.read(run.path)
         baseline = options.baseline(args.baseline)
         lines = len(baseline) if isinstance(baseline, list) else 1
@@ -290,7 +290,7 @@ class Question:
                 seed=args.seed,
                 batch_size=args.batch_size or "auto",
                 ranking=self.ranking,
-                resume=saved,
+                checkpoint=checkpoint,
                 progress=run.session,
             )
         except BudgetTooSmall as error:
@@ -300,7 +300,7 @@ class Question:
             ) from None
         if (reason := unranked(a)) is not None:
             raise GreedyPigError(f"{reason} There is no result.")
-        return a if a is saved else a.with_notes({"source": run.name, "command": command})
+        return a if a.about["command"] else a.with_notes({"source": run.name, "command": command})
 
 
 def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from math import isfinite
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -14,7 +15,6 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.methods import with_knobs
-from ..core.run import Run
 from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
 from ..graphs.methods import FOR_NODES
@@ -36,10 +36,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     graph = job.graph
     node = _node(args.node, graph)
     result, page, figure = job.files(*(f"node-{node}.{end}" for end in ("gpig", "html", "png")))
-    session = job.session(result.name, args.draws)
+    session = job.session(result.name)
 
-    def explain(saved: gp.Attribution | None) -> gp.Attribution:
-        return _with_notes(_edges(job, node, session, saved), job, node)
+    def explain(checkpoint: Path) -> gp.Attribution:
+        return _with_notes(_edges(job, node, session, checkpoint), job, node)
 
     with terminal.bar(graph.name) as bar:
         job.find_network(bar)
@@ -66,17 +66,9 @@ def _node(text: str, graph: Graph) -> int:
     )
 
 
-def _edges(
-    job: GraphJob, node: int, session: Session, saved: gp.Attribution | None
-) -> gp.Attribution:
+def _edges(job: GraphJob, node: int, session: Session, checkpoint: Path) -> gp.Attribution:
     """The edges in order: one a round, unless the rounds were named in another way."""
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
-
-    def watch(run: Run) -> None:
-        if session.run is None and (note := run.notes(0)[0].get("note")):
-            job.terminal.note(note)  # Before the search.
-        session(run)
-
     named = {"rounds", "schedule"} & set(knobs)
     method = replace(FOR_NODES, per_round=None) if named else FOR_NODES
     return gp.explain_node(
@@ -84,14 +76,13 @@ def _edges(
         graph.x,
         graph.indexed,
         node,
-        undirected=graph.undirected,
         method=with_knobs(method, **knobs),
         k=args.k,
         hops=args.hops,
         objective=args.objective,
         seed=args.seed,
-        resume=saved,
-        progress=watch,
+        checkpoint=checkpoint,
+        progress=session,
     )
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import greedypig as gp
 
 from .. import report
-from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput
+from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput, OtherQuestion
 from ..core.methods import as_method, with_knobs
-from ..core.run import Run
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.wording import count
@@ -192,7 +191,7 @@ class Question:
         """A result to be made, whose files are free or greedypig's own."""
         result, page = (stem.with_name(f"{stem.name}{end}") for end in (".gpig", ".html"))
         outputs.refuse_foreign([result, page])
-        session = Session(result, self.args.resume, FORWARDS)
+        session = Session(result, self.args.resume, searching=0.8)
         title = f"{source.name}, sentence {part + 1}" if several else source.name
         return Job(source, session, page, answer, part, self.args.method, title)
 
@@ -204,36 +203,27 @@ class Question:
 
     def explain(self, job: Job) -> gp.Attribution:
         """The result of a job, saved; Ctrl-C keeps its rounds."""
-        spent: dict[str, float] = {}
 
-        def made(saved: gp.Attribution | None) -> gp.Attribution:
+        def made(checkpoint: Path) -> gp.Attribution:
             with warnings.catch_warnings():
                 # They are on the result, and are printed with it.
                 warnings.simplefilter("ignore", UserWarning)
-                a = self._explained(job, saved, spent)
+                a = self._explained(job, checkpoint)
             if (reason := unranked(a)) is not None and not a.picks:
                 raise GreedyPigError(f"{reason} There is no result.")
-            if saved is not None and "command" in a.about:
+            if "command" in a.about:
                 return a
-            own = {"generated": self.answers and self.args.answer is None}
-            return self._noted(a, job.source, **own, search_seconds=spent["seconds"])
+            generated = self.answers and self.args.answer is None
+            return self._noted(a, job.source, generated=generated)
 
         with wrong_command(), self.terminal.bar(job.title) as bar:
             bar.follow(job.session.share, 1)
             return job.session.answer(made, f"Stopped at {job.title}.")
 
-    def _explained(
-        self, job: Job, saved: gp.Attribution | None, spent: dict[str, float]
-    ) -> gp.Attribution:
-        """The result; spent: is filled with the seconds of the search alone."""
-        args, session = self.args, job.session
-
-        def progress(run: Run) -> None:
-            session(run)
-            spent["seconds"] = run.seconds
-
+    def _explained(self, job: Job, checkpoint: Path) -> gp.Attribution:
+        """The result, without the command's own notes."""
+        args = self.args
         text, context, question = self._asked(job.source)
-        saves = session.result if saved is not None and session.result.exists() else session.partial
         target = job.part if self.answers else args.class_
         if isinstance(target, str) and not self.answers and target.isdecimal():
             target = int(target)
@@ -252,14 +242,16 @@ class Question:
                 k=args.k,
                 stop=None if args.budget is None else Stop(gradients=args.budget),
                 seed=args.seed,
-                checkpoint=session.partial if session.partial.exists() else saves,
-                progress=progress,
+                checkpoint=checkpoint,
+                progress=job.session,
             )
         except BudgetTooSmall as error:
             raise UsageError(
                 f"Expected a --budget of at least one round's {error.needed} gradients "
                 f"(got {error.budget})."
             ) from None
+        except OtherQuestion:
+            raise
         except InvalidInput as error:
             raise Unfit(self._translated(str(error))) from error
 

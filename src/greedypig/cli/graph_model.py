@@ -77,13 +77,10 @@ class GraphJob:
         outputs.refuse_foreign([*files, self.folder / MODEL])
         return files
 
-    def session(self, name: str, forwards: int) -> Session:
-        """The session of a result in the folder.
-
-        forwards: forward passes that follow the search, for the progress bar.
-        """
+    def session(self, name: str) -> Session:
+        """The session of a result in the folder."""
         (file,) = self.files(name)
-        return Session(file, self.args.resume, forwards)
+        return Session(file, self.args.resume, searching=0.95)
 
     def notes(self, kind: str, a: Attribution) -> dict[str, Any]:
         """Notes that the results of all graph commands carry."""

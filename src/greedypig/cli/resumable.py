@@ -1,4 +1,4 @@
-"""One explanation and its files: Ctrl-C saves the rounds done, and --resume goes on from them."""
+"""One explanation and its files: rounds are kept, and --resume goes on from them."""
 
 from __future__ import annotations
 
@@ -9,45 +9,35 @@ from typing import TypeAlias
 
 import greedypig as gp
 
-from ..core.errors import InvalidFile, InvalidInput, InvalidType
-from ..core.run import Run
-from ..core.scorers import cost_of
+from ..core.errors import InvalidFile, InvalidInput, InvalidType, OtherQuestion
 from .failures import Stopped, Unfit
 from .outputs import folder
 
-Explain: TypeAlias = Callable[[gp.Attribution | None], gp.Attribution]
-FORWARDS_PER_GRADIENT = 2.5
-"""A gradient takes about as long as this many forward passes; for the progress bar alone."""
+Explain: TypeAlias = Callable[[Path], gp.Attribution]
+"""Gives the result; rounds are saved to the path, and taken up from it."""
 
 
 @dataclass
 class Session:
     """One call of a command for one result: its file, and beside it the rounds of a stopped run.
 
-    It is called with the run, before its first round and after every one, as `progress=`.
+    It is the `progress=` of the call.
     """
 
     result: Path
     resume: bool
-    forwards: int = 0
-    """Forward passes that follow the run, for the progress bar."""
-    run: Run | None = None
-    """The run under way."""
-    finished: bool = False
+    searching: float = 1.0
+    """The share of the work that is the search, for the progress bar."""
+    done: float = 0.0
+    """The share of the search that is done."""
 
-    def __call__(self, run: Run) -> None:
-        """Take note of the run."""
-        self.run = run
+    def __call__(self, done: float, total: float | None) -> None:
+        """Take note of the rounds done."""
+        self.done = done / max(1.0, total or 1.0)
 
     def share(self) -> float:
-        """The share of the work that is done; the curves are the rest."""
-        if self.run is None:
-            return 0.0
-        g = self.run.objective
-        planned = cost_of(self.run.scorer) * g.lines * g.sides * len(self.run.schedule)
-        planned = min(planned, self.run.stop.gradients or planned)
-        done = FORWARDS_PER_GRADIENT * min(self.run.gradients_used, planned)
-        return done / max(FORWARDS_PER_GRADIENT * planned + self.forwards, 1)
+        """The share of the work that is done."""
+        return self.searching * self.done
 
     @property
     def partial(self) -> Path:
@@ -55,49 +45,34 @@ class Session:
         return self.result.with_name(f"{self.result.stem}.partial{self.result.suffix}")
 
     def answer(self, explain: Explain, stopped: str) -> gp.Attribution:
-        """The result, saved; with --resume from the saved rounds.
+        """The result, saved; with --resume from the saved rounds, or from an earlier result.
 
-        explain: gives the result from a saved one or None, and calls the session with its run.
         stopped: says what was stopped by Ctrl-C, after the rounds done were saved.
         """
-        try:
-            return self._answer(explain)
-        except KeyboardInterrupt:
-            self._keep()
-            raise Stopped(stopped) from None
-
-    def _answer(self, explain: Explain) -> gp.Attribution:
-        saved = self._saved()
-        try:
-            a = explain(saved)
-        except (InvalidInput, InvalidType, Unfit) as error:
-            if saved is None or self.partial.exists():
-                hint = (
-                    "" if saved is None else " Try the options of the stopped run, or no --resume."
-                )
-                raise Unfit(f"{error}{hint}") from error
-            a = explain(None)  # The result was that of an earlier run with other settings.
         folder(self.result.parent)
+        if not self.resume:
+            self.partial.unlink(missing_ok=True)
+        try:
+            a = self._explained(explain)
+        except KeyboardInterrupt:
+            raise Stopped(stopped) from None
         a.save(self.result)
-        self.finished = True
         self.partial.unlink(missing_ok=True)
         return a
 
-    def _keep(self) -> None:
-        """Save the rounds done so far, if any, unless the result itself is saved."""
-        if not self.finished and self.run is not None and self.run.state.picks:
-            folder(self.partial.parent)
-            self.run.results(measure=False)[0].save(self.partial)
-
-    def _saved(self) -> gp.Attribution | None:
-        """The saved rounds or result to go on from. A new run forgets rounds of other settings."""
-        if not self.resume:
-            self.partial.unlink(missing_ok=True)
-            return None
-        for file in (self.partial, self.result):
-            if file.exists():
+    def _explained(self, explain: Explain) -> gp.Attribution:
+        try:
+            if self.resume and self.result.exists() and not self.partial.exists():
                 try:
-                    return gp.load(file)
-                except InvalidFile as error:
-                    raise Unfit(f"{error} Try without --resume, to begin anew.") from error
-        return None
+                    return explain(self.result)
+                except OtherQuestion:  # An earlier run had other settings.
+                    pass
+            return explain(self.partial)
+        except OtherQuestion as error:
+            raise Unfit(
+                f"{error.difference} Try the options of the stopped run, or no --resume."
+            ) from error
+        except InvalidFile as error:
+            raise Unfit(f"{error} Try without --resume, to begin anew.") from error
+        except (InvalidInput, InvalidType) as error:
+            raise Unfit(str(error)) from error

@@ -49,6 +49,7 @@ from ..tables.distributed import Group
 from ..tables.losses import as_logits
 from ..tables.methods import FOR_COLUMNS
 from ..tables.training import answer_to
+from ..types import MethodLike
 from .failures import UsageError
 from .terminal import Bar
 
@@ -317,21 +318,21 @@ class SelectJob:
         if file.exists():
             self.advance(method, 1)
             return gp.load(file)
+        methods: dict[str, MethodLike] = {"greedy-pig": FOR_COLUMNS, "ig": ONE_SHOT}
         a = gp.select_features(
             self.model,
             batches_for(self.model, self.train),
             valid=batches_for(self.model, self.valid),
             loss=self.schema.loss,
-            method={"greedy-pig": FOR_COLUMNS, "ig": ONE_SHOT}.get(method, method),
+            method=methods.get(method, method),
             k=max(self.plan.ks),
             budget=self.plan.gradient_batches(method, self.train),
             baseline=self.plan.baseline,
             names=self.schema.names,
             seed=self.plan.seed,
             group=self.group,
-            resume=partial if partial.exists() else None,
             checkpoint=partial,
-            progress=lambda run: self.advance(method, len(run.state.picks) / len(run.schedule)),
+            progress=lambda done, total: self.advance(method, done / max(1, total or 1)),
         )
         if self.group.first:
             a.save(file)

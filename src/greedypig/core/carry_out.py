@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 
 from .attribution import Attribution
-from .errors import InvalidInput
+from .errors import InvalidInput, OtherQuestion
 from .features import Features
 from .methods import MethodLike
 from .progress import Progress, ProgressLike
@@ -52,6 +52,7 @@ def carry_out(
     if saved is not None:
         exhausted = run.stop.gain and saved.stop is StopReason.NO_GAIN
         run.go_on_from(run.state.after(saved), exhausted=exhausted)
+        question.take_up(saved)
     rounds_before = len(run.state.picks)
     keep = _Keeper(run, checkpoint if writes else None)
     told = Progress(progress)
@@ -114,10 +115,7 @@ def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
     load = import_module("greedypig.results.storage").load  # Files are above this room.
     saved = load(checkpoint)
     if (difference := _difference(saved, run)) is not None:
-        raise InvalidInput(
-            f"Expected {difference} Try that question, or another file than "
-            f"checkpoint={fspath(checkpoint)!r}, which was not changed."
-        )
+        raise OtherQuestion(difference, fspath(checkpoint))
     return saved
 
 
@@ -126,13 +124,13 @@ def _difference(saved: Attribution, run: Run) -> str | None:
     provenance = run.question.records[0].provenance
     for what in ("model", "input", *CALLABLES):
         if saved.provenance.get(what) != provenance.get(what):
-            return f"the {what} of the saved run (got another: fingerprints differ)."
+            return f"Expected the {what} of the saved run (got another: fingerprints differ)."
     if not _same_features(saved.features, run.features):
-        return "the features of the saved run (got others)."
+        return "Expected the features of the saved run (got others)."
     for name in sorted({*run.settings[0], *saved.settings} - {"batch_size"}):
         before, now = saved.settings.get(name), run.settings[0].get(name)
         if before != now:  # Batches change the last bits at most.
-            return f"the settings of the saved run, {name}={before!r} (got {now!r})."
+            return f"Expected the settings of the saved run, {name}={before!r} (got {now!r})."
     return None
 
 

@@ -24,6 +24,17 @@ class InvalidInput(GreedyPigError, ValueError):
     """An argument has the wrong value, shape or range."""
 
 
+class OtherQuestion(InvalidInput):
+    """A checkpoint is of another question; `difference` says what was asked otherwise."""
+
+    def __init__(self, difference: str, checkpoint: str) -> None:
+        super().__init__(
+            f"{difference} Try that question again, or another file than "
+            f"checkpoint={checkpoint!r}, which was not changed."
+        )
+        self.difference = difference
+
+
 class BudgetTooSmall(InvalidInput):
     """The budget does not reach for one round; `needed` gradients would."""
 

@@ -54,6 +54,8 @@ class Question:
     """(b,) G of everything, where it is known before the run."""
     finish: Callable[[int, Attribution], Attribution] = _unchanged
     """(problem, its result) → its result with what is measured once the search is over."""
+    take_up: Callable[[Attribution], object] = id
+    """Is told the saved result that the run goes on from."""
 
     @staticmethod
     def of(objective: Any, features: Features | None = None) -> Question:

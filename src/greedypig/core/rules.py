@@ -1,4 +1,4 @@
-"""Rules that are asked before every round whether it is still begun, one for each reason to stop."""
+"""Rules that are asked before every round: one for each reason to stop."""
 
 from __future__ import annotations
 

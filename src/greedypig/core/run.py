@@ -66,7 +66,7 @@ class Run:
         """Refuse what looks at one problem alone where there are several."""
         for revision in self.revisions:
             revision.check(self.features)
-        alone = [part.name for part in (*self.revisions, *self.rules)]
+        alone = [*(r.name for r in self.revisions), *(r.name for r in self.rules)]
         if self.objective.b > 1 and alone:
             raise InvalidInput(
                 f"Expected one problem for {alone[0]} (got {self.objective.b}). "

@@ -385,7 +385,7 @@ class MarginalGains(OneShot):
         gains = (values_of(objective, features, sets) - before).to(mask)
         return features.spread(mask.new_zeros(free.shape).scatter(1, left, gains))
 
-    def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
+    def picks(self, features: Features, k: int | None = None) -> tuple[int, ...]:
         """One feature a round."""
         return (1,) * (features.count if k is None else check_count("k", k, features.count))
 

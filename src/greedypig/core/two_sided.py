@@ -80,17 +80,15 @@ class TwoSidedObjective(OwnGradient):
         """The objective of one round, counted from 0."""
         return TwoSidedObjective(self.inner.for_round(number))
 
-    def toward(self, end: Tensor) -> TwoSidedObjective:  # type: ignore[override]
+    def toward(self, end: Tensor) -> TwoSidedObjective:
         """A copy whose lines lead to `end`."""
         return TwoSidedObjective(self.inner.toward(end))
 
-    def repeated(self, times: int) -> TwoSidedObjective:  # type: ignore[override]
+    def repeated(self, times: int) -> TwoSidedObjective:
         """A copy of b · times problems."""
         return TwoSidedObjective(self.inner.repeated(times))
 
-    def computed_by(  # type: ignore[override]
-        self, function: Callable[[Tensor, Tensor], Tensor]
-    ) -> TwoSidedObjective:
+    def computed_by(self, function: Callable[[Tensor, Tensor], Tensor]) -> TwoSidedObjective:
         """A copy with another function (points, problems) → values of g."""
         return TwoSidedObjective(self.inner.computed_by(function))
 

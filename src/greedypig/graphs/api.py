@@ -25,7 +25,7 @@ from ..core.two_sided import one_side, two_sided, with_sides
 from ..network.fingerprint import callables, digest, fingerprint, versions
 from ..tensors.notes import model_name
 from ..tensors.targets import levels_to_caller
-from ..types import MethodLike, Model, ObjectiveLike, PathOrText, ProgressLike, Seed, Target
+from ..types import MethodLike, Model, ObjectiveLike, PathOrText, ProgressLike, Seed
 from .edge_model import EdgeModel, fitting_model, frozen_model
 from .edges import DegreeSampler, EdgeGraph, read_graph
 from .methods import FOR_EDGES, FOR_NODES, NoEdges, RandomGrowth
@@ -137,7 +137,7 @@ def explain_node(
     hops: int | None = None,
     connected: bool = True,
     normalisation: str | None = None,
-    target: Target = None,
+    target: int | None = None,
     objective: ObjectiveLike = None,
     method: MethodLike | None = None,
     k: int | None = 20,

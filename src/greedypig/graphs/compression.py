@@ -182,7 +182,7 @@ def grow(
 
     search: further arguments of `explain_node`.
     """
-    a = explain_node(model, graph.x, graph.indexed, node, undirected=graph.undirected, **search)
+    a = explain_node(model, graph.x, graph.indexed, node, **search)
     return a, growth(model, graph, a)
 
 

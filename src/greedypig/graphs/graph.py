@@ -82,7 +82,7 @@ class Graph:
     @cached_property
     def indexed(self) -> EdgeGraph:
         """Edges and weights as `explain_node` takes them for one node after the other."""
-        return index_edges(self.x, self.edge_index, self.edge_weight)
+        return index_edges(self.x, self.edge_index, self.edge_weight, undirected=self.undirected)
 
     def part(self, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """`edge_index` and `edge_weight` of some of the edges, or of all.

@@ -12,24 +12,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .. import metrics
+from ..core.arguments import advise
 from ..core.attribution import Attribution, is_one_shot
+from ..core.carry_out import carry_out
 from ..core.layout import Layout
-from ..core.run import Run
-from ..core.stopping import Stop, StopReason
-from ..core.two_sided import one_side, title, two_sided
+from ..core.stopping import Stop
+from ..core.two_sided import one_side, two_sided
 from ..metrics.judges import check_judge
 from ..metrics.ranking import feature_order
 from ..results.picture import unranked
 from ..tensors import baselines
-from ..tensors.api import Job, check_not_flat
-from ..tensors.run import check_checkpoint
+from ..tensors.api import Job
 from ..tensors.targets import margin
+from ..types import (
+    Baseline,
+    BatchSize,
+    FeaturesLike,
+    MethodLike,
+    ObjectiveLike,
+    PathOrText,
+    ProgressLike,
+    Seed,
+    Target,
+)
 from .class_names import find_class
 from .from_spec import model_from
 from .networks import ImageModel
@@ -43,24 +54,24 @@ SHARES = (0.01, 0.05, 0.1)
 POINTS = 100
 
 
+@advise
 def explain_photo(
-    photo: str | os.PathLike[str] | Image.Image | Tensor,
+    photo: PathOrText | Image.Image | Tensor,
     model: str | ImageModel = "efficientnet-lite0",
     *,
-    target: int | str | None = None,
-    objective: Any = "softmax",
-    baseline: Any = "gray",
-    features: Any = "elements",
-    method: Any = None,
+    target: Target = None,
+    objective: ObjectiveLike = "softmax",
+    baseline: Baseline = "gray",
+    features: FeaturesLike = "elements",
+    method: MethodLike | None = None,
     k: int | None = None,
     stop: Stop | None = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = "auto",
     judge: str | ImageModel | None = None,
-    seed: int = 0,
-    batch_size: int | Literal["auto"] = "auto",
     ranking: str = "signed",
-    resume: Attribution | str | os.PathLike[str] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    progress: Callable[[Run], object] | None = None,
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
 ) -> Attribution:
     """Which features of a photo does a network use? As `greedypig explain photo.jpg` does.
 
@@ -73,10 +84,9 @@ def explain_photo(
         features, named in the same way.
     target: the class by index, name or WordNet id; None takes the predicted class.
     objective: as in `explain`, also gp.two_sided(…); "margin:CLASS" names the other class.
-    baseline, features, method, k, stop, seed, batch_size, resume, checkpoint: as in `explain`. The
-        views of steady-pig are left out for a network that they do not fit.
+    baseline, features, method, k, stop, seed, batch_size, checkpoint, progress: as in `explain`.
+        The views of steady-pig are left out for a network that they do not fit.
     ranking: the order of one-shot methods, by "absolute" or "signed" score.
-    progress: a function that is called with the run before its first round and after every one.
 
     Examples:
         >>> a = gp.explain_photo("coffee.png")
@@ -84,7 +94,6 @@ def explain_photo(
         ('espresso', 0.95)
         >>> a.to_html("coffee.html")
     """
-    check_checkpoint(checkpoint)
     network, name = _network(model)
     second, judge_name = (None, None) if judge is None else _network(judge)
     if second is not None and judge_name is not None:
@@ -96,49 +105,77 @@ def explain_photo(
         photo = network.preprocess(image)
     network.to_pixels(photo)  # Fails before the run for a network that does not know its colours.
     job = Job(
-        network,
+        model=network,
         objective=photo_objective(objective, network),
         baseline=baseline,
         features=features,
         method=method,
-        k=k,
-        stop=stop,
-        seed=seed,
         batch_size=batch_size,
         class_given=target is not None,
+        by_name=True,
     )
-    job.by_name = True
     index = None if target is None else find_class(target, network.classes)
-    run = job.run([job.example(photo, index)], resume=resume)
-    run.finish(checkpoint, progress)
-    check_not_flat(run)
-    a = ordered(run.results()[0], features, ranking)
+    question, chosen = job.question([job.example(photo, index)])
+    (record,) = question.records
+    record = replace(record, settings={**record.settings, "judge": judge_name})
     # A counterfactual is measured without the features, anything else with them alone.
-    removing = objective == "counterfactual"
-    if isinstance(resume, Attribution) and _is_noted(resume, a, removing, judge_name):
-        return resume
-    absent = baselines.resolve(baseline, photo, Layout.of(photo), network)
+    removing, function = job.target.towards_baseline, job.target.function
+    measured = network if function is None else Measured(network, function)
+
+    def finish(problem: int, a: Attribution) -> Attribution:
+        a = ordered(question.finish(problem, a), features, ranking)
+        curves, shares = _curves(measured, photo, a, removing, second, baseline, batch_size)
+        if "second-opinion" in curves:
+            curves["second-opinion"]["judge"] = judge_name
+        several = baseline if isinstance(baseline, list) else [baseline]
+        return a.with_notes(
+            {
+                "source": Path(source).name or "photo",
+                "model": name,
+                "baseline": ",".join(str(baselines.describe(one)) for one in several),
+                "objective": job.target.title,
+                "ranking": ranking if is_one_shot(a) else "order",
+                "curves": curves,
+                "kept": {} if removing else shares,
+                "removed": shares if removing else {},
+                "nothing": _nothing(measured, photo, a, baseline),
+                "judge": judge_name,
+                "command": "",
+            }
+        )
+
+    question = replace(question, records=(record,), finish=finish)
+    search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
+    return carry_out(question, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
+
+
+class Measured:
+    """A network and an objective of the caller's, as one function from a batch to values (m,)."""
+
+    outputs = "values"
+
+    def __init__(self, network: ImageModel, objective: Callable[[Tensor], Tensor]) -> None:
+        self.network, self.objective = network, objective
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        """The objective of every row."""
+        return self.objective(self.network(batch))
+
+    def baseline(self, name: str) -> Tensor:
+        """The network's own input of this name, such as gray."""
+        return self.network.baseline(name)
+
+
+def _nothing(
+    model: ImageModel | Measured, photo: Tensor, a: Attribution, baseline: Baseline
+) -> float:
+    """The probability of the class with nothing present, or the value of the caller's objective."""
+    absent = baselines.resolve(baseline, photo, Layout.of(photo), model)
     with torch.no_grad():
-        rows = [network(b.to(photo).view_as(photo).unsqueeze(0))[0].double() for b in absent]
-    nothing = [float(torch.softmax(row, 0)[a.settings["target"]]) for row in rows]
-    curves, shares = _curves(network, photo, a, removing, second, baseline, batch_size)
-    if "second-opinion" in curves:
-        curves["second-opinion"]["judge"] = judge_name
-    return a.with_notes(
-        {
-            "source": Path(source).name or "photo",
-            "model": name,
-            "baseline": ",".join(map(str, baseline if isinstance(baseline, list) else [baseline])),
-            "objective": photo_title(objective),
-            "ranking": ranking if is_one_shot(a) else "order",
-            "curves": curves,
-            "kept": {} if removing else shares,
-            "removed": shares if removing else {},
-            "nothing": fmean(nothing),
-            "judge": judge_name,
-            "command": "",
-        }
-    )
+        rows = [model(b.to(photo).view_as(photo).unsqueeze(0))[0].double() for b in absent]
+    if isinstance(model, Measured):
+        return fmean(map(float, rows))
+    return fmean(float(torch.softmax(row, 0)[a.settings["target"]]) for row in rows)
 
 
 def photo_objective(text: Any, model: ImageModel) -> Any:
@@ -150,12 +187,6 @@ def photo_objective(text: Any, model: ImageModel) -> Any:
     if name == "margin" and colon:
         return margin(against=find_class(rival, model.classes))
     return text
-
-
-def photo_title(objective: Any) -> str:
-    """What notes call an objective."""
-    name, both = one_side(objective)
-    return title("softmax" if name is None else str(name), both)
 
 
 def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
@@ -176,17 +207,8 @@ def _network(model: str | ImageModel) -> tuple[ImageModel, str]:
     return model, str(getattr(model, "name", None) or type(model).__name__)
 
 
-def _is_noted(saved: Attribution, a: Attribution, removing: bool, judge: str | None) -> bool:
-    """Is the saved result the finished `a`, and does it have its notes already?"""
-    same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
-    kind = "deletion" if removing else "softmax"
-    noted = kind in saved.about.get("curves", {}) and "nothing" in saved.about
-    finished = saved.stop is not StopReason.RUNNING
-    return same and finished and noted and saved.about.get("judge") == judge
-
-
 def _curves(
-    model: ImageModel,
+    model: ImageModel | Measured,
     x: Tensor,
     a: Attribution,
     removing: bool,
@@ -205,11 +227,16 @@ def _curves(
     grid = [i / gaps for i in range(gaps + 1)]
     points = sorted({*grid, *SHARES})
     options: Any = {"baseline": baseline, "batch_size": batch_size, "ranking": "order"}
-    options["target"] = int(a.settings["target"])
-    if removing:
-        own = {"deletion": metrics.deletion(model, x, a, points=points, **options)}
+    if isinstance(model, Measured):  # A judge would be measured on its own probability.
+        options["outputs"], judge = "values", None
+        curve = metrics.softmax_information_curve(model, x, a, points=points, **options)
+        own = {"objective": curve}
     else:
-        own = metrics.information_curves(model, x, a, points=points, **options)
+        options["target"] = int(a.settings["target"])
+        if removing:
+            own = {"deletion": metrics.deletion(model, x, a, points=points, **options)}
+        else:
+            own = metrics.information_curves(model, x, a, points=points, **options)
     where = [bisect_left(points, share) for share in grid]
     curves = {name: _plain(curve, where) for name, curve in own.items()}
     values = next(iter(own.values())).values

@@ -17,10 +17,11 @@ from torch import Tensor
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features
+from ..core.maximize import best_subset, maximize
 from ..core.numbers import check_count
-from ..core.objective import Objective, as_objective
-from ..core.run import best_subset, maximize
+from ..core.objective import Objective
 from ..core.scorers import MarginalGains
+from ..core.two_sided import as_objective
 from ..results.curve import Curve
 from .curves import counts_of
 from .ranking import feature_order, permutation

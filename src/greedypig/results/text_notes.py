@@ -418,7 +418,7 @@ def compared(results: Mapping[str, Attribution]) -> dict[str, Any]:
             enough=each.enough,
             gradients=a.gradients_used,
             forwards=a.about.get("forwards"),
-            seconds=a.about.get("search_seconds", a.seconds),
+            seconds=a.seconds,
         )
         rows[name] = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(row).items()}
     return rows

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from os import PathLike
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from ..core.arguments import advise
 from ..core.attribution import Attribution
+from ..core.carry_out import carry_out
 from ..core.errors import InvalidInput
 from ..core.features import Elements
-from ..core.methods import InRounds, as_method, picks_of
-from ..core.numbers import check_count, whole
-from ..core.run import Run
+from ..core.methods import InRounds, Method, as_method
+from ..core.numbers import check_count, check_seed, whole
+from ..core.question import Question, Record
 from ..core.schedule import equal
-from ..core.scorers import MarginalGains, Random, cost_of
+from ..core.scorers import MarginalGains, Random
 from ..core.stopping import Stop
-from ..core.two_sided import both_sides, one_side, title
-from ..network.fingerprint import callables, digest, fingerprint
-from ..tensors.methods import FOR_COLUMNS
+from ..core.two_sided import one_side, title, with_sides
+from ..network.fingerprint import callables, digest, fingerprint, versions
 from ..tensors.notes import model_name
-from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
+from ..types import Baseline, MethodLike, Model, PathOrText, ProgressLike, Seed
 from . import losses
 from .baseline import keep_constant, set_baseline
 from .checks import check_model, check_rows
 from .distributed import ALONE, Group
+from .losses import LossLike
+from .methods import FOR_COLUMNS
 from .networks import Network, network_for
 from .objective import Permutation, TableObjective, held_out
 from .stream import Feed, feed
@@ -38,24 +40,24 @@ JUDGED = 64
 """Batches of the held-out rows, at most."""
 
 
+@advise
 def select_features(
-    model: Callable[..., Any],
-    batches: Any,
+    model: Model,
+    batches: object,
     *,
-    valid: Any = None,
-    loss: Any = "binary-cross-entropy",
+    valid: object = None,
     outputs: str = "logits",
+    loss: LossLike = "binary-cross-entropy",
+    baseline: Baseline = "zero",
+    names: Sequence[str] | None = None,
+    method: MethodLike | None = None,
     k: int | None = None,
-    method: Any = None,
     stop: Stop | None = None,
     budget: int | None = None,
-    baseline: Any = "zero",
-    names: Sequence[str] | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     group: Group = ALONE,
-    resume: Attribution | str | PathLike[str] | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    progress: Callable[[Run], object] | None = None,
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
 ) -> Attribution:
     """Which columns of a table does the model use, best first?
 
@@ -88,9 +90,8 @@ def select_features(
     names: one per column.
     seed: of everything random.
     group: the processes that share the work (`greedypig.tables.distributed.joined()`).
-    resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
-    checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
-    progress: called with the run before its first round and after every one.
+    checkpoint, progress: as in `explain`. The first of the processes writes the file; the others
+        read it.
 
     Examples:
         >>> rows = torch.randn(100, 3)
@@ -99,34 +100,29 @@ def select_features(
         >>> a.top(2)
         [2, 0]
     """
-    if isinstance(method, str) and method == Permutation.name:
-        method = Permutation()
-    method = FOR_COLUMNS if method is None else as_method(method)
+    chosen: Method = FOR_COLUMNS if method is None else as_method(method)
     loss, both = one_side(loss)
     loss = "binary-cross-entropy" if loss is None else loss
     loss_name, loss_function = losses.resolve(loss, outputs)
-    check_checkpoint(checkpoint)
-    seed = whole(seed)
     with torch.inference_mode(False):
-        source = feed(batches, seed, group)
+        order = check_seed(seed)[0]
+        source = feed(batches, order, group)
         network = network_for(model, source, loss_name, loss_function, names)
         called = network.table.names
         numbered = called == tuple(map(str, range(network.columns)))
         features = Elements(network.columns, None if numbered else called)
-        schedule = picks_of(method, features, k)
-        shares, sample = _spend(budget, schedule, method, features.count, 1 + both)
+        schedule = chosen.picks(features, whole(k))
+        shares, sample = _spend(budget, schedule, chosen, features.count, 1 + both)
         objective = TableObjective(network, source, group, shares=shares, sample=sample)
         concerns, constant = check_rows(network, objective.sampled(), group)
         concerns += check_model(network, loss_name)
         described = set_baseline(network, baseline, objective.sampled(), group)
         # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
-        network.credits_others = isinstance(method, InRounds)
+        network.credits_others = isinstance(chosen, InRounds)
         if isinstance(baseline, str):
             keep_constant(network, constant)
         provenance = versions() | callables(loss=loss)
         provenance |= {"model": fingerprint(model), "input": _input(network, source)}
-    if (saved := saved_run(resume, provenance)) is not None:
-        objective.paid |= {name: saved.about.get(name, 0) for name in objective.paid}
     settings = {
         "loss": title(loss_name, both),
         "budget": whole(budget),
@@ -138,25 +134,23 @@ def select_features(
         about["warnings"] = concerns
         for concern in concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
-    run = Run(
-        both_sides(objective) if both else objective,
-        method,
-        features=features,
-        k=k,
-        stop=stop,
-        seed=seed,
-        settings=[settings],
-        provenance=[provenance],
-        notes=lambda _: (about | objective.paid, {}),
-        resume=saved,
-    )
-    run.finish(checkpoint if group.first else None, progress)
-    a = run.results()[0]
-    if valid is None:
-        return a
-    with torch.inference_mode(False):
-        judged = feed(valid, seed, ALONE).sample(JUDGED)  # Every process reads them all.
+
+    def finish(_: int, a: Attribution) -> Attribution:
+        if valid is None:
+            return a
+        judged = feed(valid, order, ALONE).sample(JUDGED)  # Every process reads them all.
         return a.with_notes({"held_out": held_out(network, judged, a.order.tolist(), a.selected)})
+
+    def take_up(saved: Attribution) -> None:
+        objective.paid |= {name: saved.about.get(name, 0) for name in objective.paid}
+
+    record = Record(settings, provenance, lambda: (about | objective.paid, {}))
+    question = Question(
+        with_sides(objective, both), features, (record,), finish=finish, take_up=take_up
+    )
+    search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
+    watch: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress}
+    return carry_out(question, chosen, **search, **watch, writes=group.first)[0]
 
 
 def _input(network: Network, source: Feed) -> str:
@@ -172,7 +166,7 @@ def _input(network: Network, source: Feed) -> str:
 
 
 def _spend(
-    budget: int | None, schedule: Sequence[int], method: Any, columns: int, sides: int
+    budget: int | None, schedule: Sequence[int], method: Method, columns: int, sides: int
 ) -> tuple[Sequence[int] | None, int | None]:
     """The batches of each round, equal shares; and of the sample for values. sides: sets that are
     evaluated for each mask."""
@@ -180,7 +174,7 @@ def _spend(
     if budget is None:
         return None, None
     check_count("budget", budget)
-    scorer = getattr(method, "scorer", method)
+    scorer = method.round_scorer
     if isinstance(scorer, Random):
         return (), LEAST_SAMPLE
     if isinstance(scorer, MarginalGains):
@@ -188,7 +182,7 @@ def _spend(
         passes = sides * sum(1 + columns - sum(schedule[:r]) for r in range(len(schedule)))
         _check_enough(budget, passes)
         return (), budget // passes
-    points = columns + 1 if isinstance(scorer, Permutation) else sides * max(1, cost_of(scorer))
+    points = columns + 1 if isinstance(scorer, Permutation) else sides * max(1, scorer.cost)
     _check_enough(budget, points * len(schedule))
     shares = equal(budget // points, len(schedule))
     return shares, max(LEAST_SAMPLE, *shares)

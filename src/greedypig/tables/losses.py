@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.two_sided import TwoSided
 
 ROUNDED = 1e-3
 """How far rounding may carry a probability beyond 0 and 1."""
@@ -74,6 +75,10 @@ OF_PROBABILITIES: dict[str, Loss] = {
     "cross-entropy": lambda out, labels: cross_entropy(as_logits(out), labels),
 }
 """The same losses of a model that ends in a sigmoid or a softmax."""
+
+
+LossLike: TypeAlias = str | TwoSided | Callable[[Tensor, Tensor], Tensor] | None
+"""A loss by name, a function (outputs, labels) → one loss per row, or either one two-sided."""
 
 
 def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:

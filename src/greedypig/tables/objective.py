@@ -19,6 +19,8 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.objective import OwnGradient
+from ..core.rounds import Round
+from ..core.scorers import OneShot
 from .batch import Batch, Rows
 from .distributed import Group
 from .networks import Network
@@ -51,12 +53,16 @@ class TableObjective(OwnGradient):
         start = torch.zeros(1, 1, network.columns, dtype=torch.float64)
         super().__init__(self._measured, start, torch.ones_like(start), batch_size=ALL_POINTS)
         self.network, self.feed, self.group = network, feed, group
-        self.shares, self.sample = shares, sample
+        self.shares, self.sample, self.round = shares, sample, 0
         self.paid = {"gradient_batches": 0, "gradient_rows": 0}
         """What gradients have cost all processes: one batch at one point of a path is one. The
         objectives of all rounds count together."""
 
-    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+    def for_round(self, number: int) -> TableObjective:
+        """The objective with the batches of one round, counted from 0."""
+        return self._with(round=number)
+
+    def gradient(self, masks: Tensor, weights: Tensor, /, *, step: int = 0) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n), on this round's share of the batches."""
         points, weights = masks[0].double(), weights.double()
         self.count_gradients(len(points))
@@ -71,18 +77,18 @@ class TableObjective(OwnGradient):
             columns = torch.nonzero(~torch.isfinite(gradient)).squeeze(1).tolist()
             raise NonFinite(
                 "Expected finite gradients (got NaN or infinity in the columns "
-                f"{network.table.listed(columns)} in round {self.round + 1})."
+                f"{network.table.listed(columns)})."
             )
         return gradient.unsqueeze(0)
 
-    def permuted(self) -> Tensor:
+    def permuted(self, seed: int) -> Tensor:
         """(n,): how much g falls if a column's values change places among the rows of a batch."""
         network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
 
         def falls(rows: Rows) -> Tensor:
             values = [
                 network.values(network.encoded(replace(rows, features=parts)), everything)
-                for parts in self._shuffled(rows.features)
+                for parts in self._shuffled(rows.features, seed)
             ]
             return values[0] - torch.cat(values[1:])
 
@@ -133,28 +139,27 @@ class TableObjective(OwnGradient):
             raise InvalidInput("Expected at least one row that counts in the batches (got none).")
         return total[3:] / total[0]
 
-    def _shuffled(self, parts: list[Tensor]) -> Iterator[list[Tensor]]:
+    def _shuffled(self, parts: list[Tensor], seed: int) -> Iterator[list[Tensor]]:
         """The parts as they are, then with every column in turn in an order drawn by seed."""
         yield parts
         for column in range(self.n):
-            generator = torch.Generator().manual_seed(seed_from(self.seed, column))
+            generator = torch.Generator().manual_seed(seed_from(seed, column))
             order = torch.randperm(len(parts[0]), generator=generator).to(self.network.device)
             shuffled = partial(torch.index_select, dim=0, index=order)
             yield self.network.table.changed(parts, column, shuffled)
 
 
 @dataclass(frozen=True)
-class Permutation:
+class Permutation(OneShot):
     """scores_j = how much worse the loss is with column j's values shuffled among the rows."""
 
     name = "permutation"
-    cost = 0
 
-    def __call__(self, objective: Any, mask: Tensor, /) -> Tensor:
+    def __call__(self, objective: Any, round: Round, /) -> Tensor:
         """The scores, whatever the mask: a one-shot method around the full table."""
-        if not isinstance(objective, TableObjective):
+        if not isinstance(objective.plain, TableObjective):
             raise InvalidType("Expected a table for method='permutation' (got another objective).")
-        return objective.permuted()
+        return objective.plain.permuted(round.seed)
 
 
 def held_out(

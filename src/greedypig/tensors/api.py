@@ -290,7 +290,7 @@ class Many:
         alone = bool(rules_of(replace(stop, gradients=None)))
         alone |= bool(method.revisions(self.search["k"], stop)) or stop.gain
         # Whether views fit is decided for each picture.
-        alone |= job.by_name and isinstance(method, SteadyPIG)
+        alone |= bool(job.by_name) and isinstance(method, SteadyPIG)
         read = getattr(job.features, "reads_input", False)
         if alone or read or not job.features_of(example).side_by_side:
             return 1
@@ -368,7 +368,7 @@ class Job:
             Record(
                 settings | self.target.described(example.reference),
                 origin | {"input": example.fingerprint},
-                lambda example=example: notes_of(self.model, example, self.target),  # type: ignore[misc]
+                lambda example=example: notes_of(self.model, example),  # type: ignore[misc]
                 place,
             )
             for place, example in enumerate(examples, first)

@@ -17,16 +17,15 @@ from torch import Tensor
 from ..core.errors import InvalidInput
 from ..core.question import FactsAndTensors
 from .inputs import Example
-from .targets import Target, levels_to_caller
+from .targets import levels_to_caller
 
 PREDICTIONS = 5
 """The most probable classes that a result names."""
 
 
-def notes_of(model: Callable[..., Any], example: Example, target: Target) -> FactsAndTensors:
-    """Facts: the model's name; for a classifier the most probable classes, and unless the objective
-    is a function the class and its probability. Tensors: the picture of the input and that of its
-    baseline; else the input itself."""
+def notes_of(model: Callable[..., Any], example: Example) -> FactsAndTensors:
+    """Facts: the model's name; for a classifier the class, its probability and the most probable
+    others. Tensors: the picture of the input and that of its baseline; else the input itself."""
     facts: dict[str, Any] = {"model": model_name(model)}
     picture = _picture(model, example)
     if picture is None:
@@ -36,18 +35,17 @@ def notes_of(model: Callable[..., Any], example: Example, target: Target) -> Fac
         tensors = dict(zip(("picture", "baseline"), picture, strict=True))
     if not example.reference.classes:
         return facts, tensors
-    explained = example.reference.target
+    target = example.reference.target
     probabilities = torch.softmax(example.reference.output.double(), 0).cpu()
     names = class_names(model, len(probabilities))
     best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    facts["predictions"] = [[names[i], p] for i, p in rows]
-    if target.function is None:
-        facts |= {
-            "class": names[explained],
-            "target": explained,
-            "probability": float(probabilities[explained]),
-        }
+    facts |= {
+        "class": names[target],
+        "target": target,
+        "probability": float(probabilities[target]),
+        "predictions": [[names[i], p] for i, p in rows],
+    }
     return facts, tensors
 
 

@@ -213,7 +213,8 @@ class Target:
         """The objective, the outputs and the class, as they were read for this example."""
         if reference.classes or self.function is not None:
             outputs = self.outputs or "logits"
-            return {"objective": self.title, "outputs": outputs, "target": reference.target}
+            target = None if self.function is not None else reference.target
+            return {"objective": self.title, "outputs": outputs, "target": target}
         rising = "increase" if reference.sign > 0 else "decrease"
         name = "counterfactual" if self.name == "counterfactual" else rising
         outputs = self.outputs if self.outputs == "probabilities" else "values"

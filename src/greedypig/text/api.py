@@ -6,28 +6,28 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..core.arguments import advise
 from ..core.attribution import Attribution
+from ..core.carry_out import carry_out
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements
 from ..core.numbers import whole
-from ..core.run import ALL, Run
+from ..core.question import Question, Record
 from ..core.stopping import Stop, as_stop
-from ..core.two_sided import both_sides, one_side, title
-from ..network.fingerprint import callables, digest
-from ..results.storage import load
+from ..core.two_sided import one_side, title, with_sides
+from ..network.fingerprint import callables, digest, versions
 from ..results.text_notes import NEARLY, TextNotes
-from ..tensors.methods import choose_for_text
-from ..tensors.run import check_checkpoint, saved_run, versions
-from ..tensors.targets import Reference, References, Target, levels_to_caller
-from . import models, rivals  # noqa: F401 - The rivals add their names to the methods.
+from ..tensors.targets import Reference, References, levels_to_caller
+from ..tensors.targets import Target as OutputTarget
+from ..types import MethodLike, ObjectiveLike, PathOrText, ProgressLike, Seed, Target
+from . import models
 from .gates import Answer, TextObjective, answer_of, present
+from .methods import choose_for_text
 from .models import TextModel
 from .prompt import Prompt, make_prompt, sentences
 
@@ -43,24 +43,25 @@ PART = 1 / 3
 """A source with this share of another one's effect repeats a part of it."""
 
 
+@advise
 def explain_text(
-    model: Any,
-    text: str | Sequence[Mapping[str, str]] | None = None,
+    model: object,
+    text: str | Sequence[Mapping[str, object]] | None = None,
     *,
     context: str | Sequence[str] | None = None,
     question: str | None = None,
     answer: str | None = None,
-    tokenizer: Any = None,
-    features: Any = None,
-    target: Any = None,
-    objective: Any = None,
+    tokenizer: object = None,
+    target: Target = None,
+    objective: ObjectiveLike = None,
     absent: str = "masked",
-    method: Any = None,
+    features: str | Sequence[object] | None = None,
+    method: MethodLike | None = None,
     k: int | None = None,
     stop: Stop | None = None,
-    seed: int = 0,
-    checkpoint: str | PathLike[str] | None = None,
-    progress: Callable[[Run], object] | None = None,
+    seed: Seed = 0,
+    checkpoint: PathOrText | None = None,
+    progress: ProgressLike = None,
 ) -> Attribution:
     """Which few words, sentences or sources does the model's output rest on?
 
@@ -87,44 +88,19 @@ def explain_text(
         "pad-embedding", "zero-embedding", "mean-embedding", or "deleted" (no gradients).
     method: None (rounds of 4 nodes that crowd at 0, until the output is reached), a name,
         also "leave-one-out", "context-cite" and "attention", or a method such as gp.GreedyPIG(…).
-    k, stop, seed: as in `gp.explain`.
-    checkpoint: a file to which every round is saved; a run that finds it goes on from there.
-    progress: called with the run before its first round and after every one.
+    k, stop, seed, checkpoint, progress: as in `gp.explain`.
     """
-    check_checkpoint(checkpoint)
     with torch.inference_mode(False):
         text_model = models.load(model, tokenizer)
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
-        sides = problem.maximised.sides
         stop = as_stop(stop)
         if method is None and k is None and stop.value is None and problem.rise > 0:
-            stop = replace(stop, value=problem.bar(REACH * sides))
-        saved = None
-        if checkpoint is not None and Path(checkpoint).exists():
-            saved = load(checkpoint)
-        provenance = problem.provenance()
-        run = Run(
-            problem.maximised,
-            _default(problem) if method is None else method,
-            features=Elements(problem.objective.n, prompt.names),
-            k=k,
-            stop=stop,
-            seed=seed,
-            settings=[problem.settings],
-            provenance=[provenance],
-            notes=lambda _: (problem.facts, {}),
-            resume=saved_run(saved, provenance),
-        )
-        ends = torch.tensor([[problem.empty], [problem.bar(sides)]], dtype=torch.float64)
-        run.values |= {0: ends[0], ALL: ends[1]}
-        run.finish(checkpoint, progress)
-        if saved is not None and "counts" in saved.about and run.state.picks == saved.picks:
-            return saved  # It was finished and measured before.
-        before = 0 if saved is None else int(saved.about.get("forwards", 0))
-        problem.facts["forwards"] = before + problem.objective.forwards_used
-        a = run.results()[0]
-        return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
+            stop = replace(stop, value=problem.bar(REACH * problem.maximised.sides))
+        chosen = _default(problem) if method is None else method
+        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
+        asked = problem.question()
+        return carry_out(asked, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
 
 
 def _default(problem: TextProblem) -> Any:
@@ -184,7 +160,7 @@ class TextProblem:
         if self.undirected and self.rise < 0:
             self._turn()
         self.settings["objective"] = title(self.settings["objective"], both)
-        self.maximised = both_sides(self.objective) if both else self.objective
+        self.maximised = with_sides(self.objective, both)
         """The objective of the run. Results are checked by `objective`, its g: of two sides
         G(nothing) = g(nothing), and G(everything) is twice as far from it."""
 
@@ -192,6 +168,19 @@ class TextProblem:
     def rise(self) -> float:
         """G(everything) − G(nothing)."""
         return float(self.full - self.empty)
+
+    def question(self) -> Question:
+        """The question about the text's features."""
+        sides, before = self.maximised.sides, self.objective.forwards_used
+        ends = torch.tensor([[self.empty], [self.bar(sides)]], dtype=torch.float64)
+
+        def finish(_: int, a: Attribution) -> Attribution:
+            a = a.with_notes({"forwards": before + a.forwards_used})
+            return verified(a, self) if a.picks else a
+
+        record = Record(self.settings, self.provenance(), lambda: (self.facts, {}))
+        features = Elements(self.objective.n, self.prompt.names)
+        return Question(self.maximised, features, (record,), {0: ends[0]}, ends[1], finish)
 
     def bar(self, share: float) -> float:
         """G at this share of the way from nothing to everything."""
@@ -244,7 +233,7 @@ class TextProblem:
                     f"Expected target to be a class from 0 to {len(names) - 1} (got {target!r})."
                 )
             names, target = [f"not {names[column]}", names[column]], 1
-        aim = Target(
+        aim = OutputTarget(
             objective,
             None if column is None else "logits",
             class_given=target is not None,
@@ -258,7 +247,7 @@ class TextProblem:
         reference = aim.reference(logits[0], target)
         self.undirected = aim.is_undirected(reference)
         if self.undirected:
-            aim = Target("increase")
+            aim = OutputTarget("increase")
         references = References.of([reference])
         self.settings |= aim.described(reference)
         if reference.classes:

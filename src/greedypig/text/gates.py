@@ -33,6 +33,8 @@ LEAST = 1e-6
 but its product with the attention has."""
 HALF_A_SIGN = "\ufffd"
 """What a decoder writes for the first tokens of a sign of several."""
+MOST_KNOWN = 20_000
+"""Values that are kept, about."""
 VOCABULARY_PART = 4096
 """Embeddings that are summed at once."""
 BATCH_BYTES = 1.5e9
@@ -98,35 +100,27 @@ class TextObjective(Objective):
         )
         self._neutral: Tensor | None = None
         self._known: dict[bytes, Tensor] = {}
-        """Values of masks that were measured, also by copies."""
-        self._shared["forwards"] = 0
+        """Values of masks that were measured, the last MOST_KNOWN of them."""
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(1, s, n) masks → (1, s): g of each mask. No mask is measured twice."""
         masks = masks.to(self.end)
         keys = [mask.cpu().numpy().tobytes() for mask in masks[0]]
         new = {key: place for place, key in enumerate(keys) if key not in self._known}
+        known = {key: self._known[key] for key in keys if key not in new}
         if new:
-            values = super().values(masks[:, list(new.values())])[0]
-            self._known |= zip(new, values, strict=True)
-        return torch.stack([self._known[key] for key in keys]).unsqueeze(0)
+            measured = super().values(masks[:, list(new.values())])[0]
+            known |= zip(new, measured, strict=True)
+            if len(self._known) > MOST_KNOWN:
+                self._known.clear()
+            self._known |= known
+        return torch.stack([known[key] for key in keys]).unsqueeze(0)
 
-    def changed(self, **attributes: Any) -> Self:
-        """As of every objective. Where the function is another, no value is known."""
-        moved = attributes.keys() & {"function", "start", "end"}
-        return super().changed(**attributes, **({"_known": {}} if moved else {}))
-
-    @property
-    def forwards_used(self) -> int:
-        """Forward passes of one text so far that no gradient was taken of."""
-        return self._shared["forwards"]
-
-    def count_forwards(self, number: int) -> None:
-        """Count forward passes that a scorer has taken itself."""
-        self._shared["forwards"] += number
+    def _with(self, **attributes: Any) -> Self:
+        return super()._with(**attributes, _known={})  # Its values are its own.
 
     @property
-    def removes(self) -> bool:
+    def removes(self) -> bool:  # type: ignore[override]
         """Do the lines lead away from the text, as a counterfactual's do?"""
         return bool(self.start.all())
 
@@ -152,7 +146,7 @@ class TextObjective(Objective):
         opened = torch.ones_like(self.end[0])
         closed = torch.zeros_like(opened)
         # Other tokens in the place of those that are hidden.
-        other = self.changed(ids=torch.where(self.owners < 0, self.ids, self.ids.flip(0)))
+        others = torch.where(self.owners < 0, self.ids, self.ids.flip(0))
         near = 1e-3 if self.model.dtype in (torch.float32, torch.float64) else 5e-2
         largest = float(plain.abs().max())
 
@@ -164,29 +158,29 @@ class TextObjective(Objective):
                 if not alike(plain, self._gated(opened), near):
                     return False
                 # The same operations on both, so rounding differs less than above.
-                return alike(self._gated(closed), other._gated(closed), near / 10)
+                return alike(self._gated(closed), self._gated(closed, others), near / 10)
         except Exception as error:  # Whatever a foreign model makes of such a mask.
             log.debug("%s takes no 4-D mask: %s", self.model.name, error)
             return False
 
     def outputs(self, gates: Tensor) -> Tensor:
         """(m, n) gates → logits (m, classes), or log-probabilities of the answer (m, tokens)."""
-        if not gates.requires_grad:
-            self.count_forwards(len(gates))
         return self._deleted(gates) if self.absent == "deleted" else self._gated(gates)
 
-    def _gated(self, gates: Tensor) -> Tensor:
+    def _gated(self, gates: Tensor, ids: Tensor | None = None) -> Tensor:
+        """The output under gates; ids: other tokens in the place of the text's."""
+        ids = self.ids if ids is None else ids
         if gates.requires_grad:  # The value LEAST with the gradient of the gate itself.
             gates = torch.where(gates > LEAST, gates, gates - gates.detach() + LEAST)
         # The last column stands for tokens that belong to no feature: always present.
         each = torch.cat([gates, gates.new_ones(len(gates), 1)], 1)[:, self.owners]
         if self.absent == "masked":
             inputs = {
-                "input_ids": self.ids.expand(len(gates), -1),
+                "input_ids": ids.expand(len(gates), -1),
                 "attention_mask": self._masks(each),
             }
         else:
-            embedded = self._embedded(self.ids)
+            embedded = self._embedded(ids)
             mixed = torch.lerp(
                 self.neutral.expand_as(embedded), embedded, each.unsqueeze(2).to(embedded)
             )

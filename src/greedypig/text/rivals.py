@@ -14,25 +14,25 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
-from ..core.methods import METHODS
 from ..core.numbers import check_knobs
 from ..core.objective import Objective
+from ..core.rounds import Round
+from ..core.scorers import OneShot
 from .gates import TextObjective
 
 
 @dataclass(frozen=True)
-class ContextCite:
+class ContextCite(OneShot):
     """Weights of a Lasso over `ablations` random sets, each of about half of the features."""
 
     ablations: int = 64
     penalty: float = 0.01
     name = "context-cite"
-    cost = 0
 
     def __post_init__(self) -> None:
         check_knobs(self, "ablations", penalty=(0, 100))
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """The weights of features; what is selected is present in every set."""
         try:
             from sklearn.linear_model import Lasso
@@ -41,7 +41,8 @@ class ContextCite:
                 "Expected the package scikit-learn for ContextCite (it is not installed). "
                 'Try pip install "greedypig[sklearn]".'
             ) from error
-        drawn = torch.rand(1, self.ablations, objective.n, generator=objective.generator(0)) < 0.5
+        mask, drawing = round.mask, round.generator(0, 0)
+        drawn = torch.rand(1, self.ablations, objective.n, generator=drawing) < 0.5
         sets = torch.maximum(drawn.to(mask), mask.unsqueeze(1))
         values = objective.values(sets)[0].double()
         # Sets are standardised, and weights are those of the sets themselves. G itself is fitted;
@@ -53,35 +54,39 @@ class ContextCite:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(OneShot):
     """The attention that a feature's tokens get, mean over layers and heads."""
 
     name = "attention"
-    cost = 0
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """The attention to each feature."""
-        return as_text(objective, self.name).attention().to(mask).unsqueeze(0)
+        return as_text(objective, self.name).attention().to(round.mask).unsqueeze(0)
 
 
 @dataclass(frozen=True)
-class GradientInput:
+class GradientInput(OneShot):
     """Gradient × input: one gradient at the text, times the way from the neutral embedding."""
 
     name = "gradient-input"
-    cost = 1
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """scores_i = Σ over the feature's tokens of (embedding − neutral) · ∂g/∂embedding."""
+        mask = round.mask
         text = as_text(objective, self.name).rebuilt(absent="embedding")
         there = torch.full_like(mask, 0.0 if text.removes else 1.0).unsqueeze(1)
         scores = text.gradient(there, mask.new_ones(1))
         objective.count_gradients(1)
         return scores * (1 - mask)
 
+    @property
+    def cost(self) -> int:
+        """One gradient."""
+        return 1
+
 
 @dataclass(frozen=True)
-class CaptumLayerIG:
+class CaptumLayerIG(OneShot):
     """Captum's LayerIntegratedGradients, from the embedding of the mask, pad or end token."""
 
     steps: int = 50
@@ -92,9 +97,9 @@ class CaptumLayerIG:
         """One gradient a step."""
         return self.steps
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """The attributions of each feature's tokens, summed."""
-        text, attr = as_text(objective, self.name), captum_attr()
+        text, attr, mask = as_text(objective, self.name), captum_attr(), round.mask
         ids, layer = text.ids.unsqueeze(0), text.model.module.get_input_embeddings()
         names = ("mask_token_id", "pad_token_id", "eos_token_id")
         tokens = (getattr(text.model.tokenizer, name) for name in names)
@@ -113,31 +118,29 @@ class CaptumLayerIG:
 
 
 @dataclass(frozen=True)
-class CaptumAblation:
+class CaptumAblation(OneShot):
     """Captum's LLMAttribution of FeatureAblation: the text without each feature."""
 
     name = "captum-ablation"
-    cost = 0
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """The fall of the answer's log-probability."""
-        return llm_scores(objective, mask, self.name, captum_attr().FeatureAblation)
+        return llm_scores(objective, round.mask, self.name, captum_attr().FeatureAblation)
 
 
 @dataclass(frozen=True)
-class CaptumShapley:
+class CaptumShapley(OneShot):
     """Captum's LLMAttribution of ShapleyValueSampling: features added in random orders."""
 
     orders: int = 5
     name = "captum-shapley"
-    cost = 0
 
     def __post_init__(self) -> None:
         check_knobs(self, "orders")
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: Objective, round: Round) -> Tensor:
         """The mean gain of the answer's log-probability."""
-        drawn = objective.generator(0)
+        drawn = round.generator(0, 0)
 
         def orders(features: int, count: int) -> Iterator[list[int]]:
             return (torch.randperm(features, generator=drawn).tolist() for _ in range(count))
@@ -147,13 +150,13 @@ class CaptumShapley:
             method.permutation_generator = orders  # Captum's own draws from the global generator.
             return method
 
-        return llm_scores(objective, mask, self.name, make, n_samples=self.orders)
+        return llm_scores(objective, round.mask, self.name, make, n_samples=self.orders)
 
 
 def as_text(objective: Objective, method: str) -> TextObjective:
-    """The objective, if it is a text's."""
-    if isinstance(objective, TextObjective):
-        return objective
+    """The objective of one side, if it is a text's."""
+    if isinstance(objective.plain, TextObjective):
+        return objective.plain
     raise InvalidType(
         f"Expected a text for method {method!r} (got another input). Try gp.explain_text."
     )
@@ -218,13 +221,3 @@ def llm_scores(
     text.count_forwards(calls)
     each: Tensor = result.token_attr[text.answer.explained.to(result.token_attr.device)]
     return each.sum(0).to(mask).unsqueeze(0) * (1 - mask)
-
-
-METHODS |= {
-    "context-cite": ContextCite,
-    "attention": Attention,
-    "gradient-input": GradientInput,
-    "captum-layer-ig": CaptumLayerIG,
-    "captum-ablation": CaptumAblation,
-    "captum-shapley": CaptumShapley,
-}
