@@ -116,14 +116,14 @@ def explain_photo(
     )
     index = None if target is None else find_class(target, network.classes)
     question, chosen = job.question([job.example(photo, index)])
-    (record,) = question.records
+    (record,), check = question.records, question.finish
     record = replace(record, settings={**record.settings, "judge": judge_name})
     # A counterfactual is measured without the features, anything else with them alone.
     removing, function = job.target.towards_baseline, job.target.function
     measured = network if function is None else Measured(network, function)
 
     def finish(problem: int, a: Attribution) -> Attribution:
-        a = ordered(question.finish(problem, a), features, ranking)
+        a = ordered(check(problem, a), features, ranking)
         curves, shares = _curves(measured, photo, a, removing, second, baseline, batch_size)
         if "second-opinion" in curves:
             curves["second-opinion"]["judge"] = judge_name
