@@ -136,7 +136,7 @@ def explain_photo(
             "removed": shares if removing else {},
             "nothing": fmean(nothing),
             "judge": judge_name,
-            "command": "",
+            "command": None,
         }
     )
 
