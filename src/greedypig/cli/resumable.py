@@ -12,6 +12,7 @@ import greedypig as gp
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
 from ..core.run import Run
 from ..core.scorers import cost_of
+from ..results.files import remove_stale_parts
 from .failures import Stopped, Unfit
 from .outputs import folder
 
@@ -91,6 +92,7 @@ class Session:
 
     def _saved(self) -> gp.Attribution | None:
         """The saved rounds or result to go on from. A new run forgets rounds of other settings."""
+        remove_stale_parts(self.partial)
         if not self.resume:
             self.partial.unlink(missing_ok=True)
             return None
