@@ -252,3 +252,10 @@ def test_a_column_of_words_without_a_label_names_the_argument(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,size,topic\n0,1.5,art\n1,2.5,law\n")
     with pytest.raises(gp.InvalidFile, match="label="):
         load_graph(tmp_path / "edges.csv", nodes=tmp_path / "nodes.csv")
+
+
+@pytest.mark.parametrize("words", ["classes", "names"])
+def test_one_word_for_all_classes_or_nodes_is_one_sentence(graph, tmp_path, words):
+    np.savez(tmp_path / "g.npz", **arrays(graph) | {words: np.array("abc")})
+    with pytest.raises(gp.InvalidFile, match=r"^Expected .*names.* in g.* \(got 1\)"):
+        load_graph(tmp_path / "g.npz")
