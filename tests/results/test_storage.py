@@ -289,6 +289,12 @@ def test_a_directory_is_refused(tmp_path, monkeypatch):
     assert "'.' (got a folder)" in assert_refused(".")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_pipe_is_refused_and_not_waited_for(path):
+    os.mkfifo(path)
+    assert "(got no file)" in assert_refused(path)
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -84,7 +84,7 @@ def test_a_damaged_row_group_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["e.csv", "e.parquet", "e.arrow"])
 def test_empty_files_are_named(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(gp.InvalidFile, match=rf"{name} \(got an empty file"):
+    with pytest.raises(gp.InvalidFile, match=rf"{name} \(got an empty file\)\. Try writing"):
         open_table(tmp_path / name)
 
 

@@ -84,8 +84,9 @@ def load(path: str | PathLike[str]) -> Attribution:
     name = fspath(path)
     if not os.path.exists(name):
         raise FileNotFoundError(f"Expected a result file at {name!r} (there is none).")
-    if os.path.isdir(name):
-        raise InvalidFile(f"Expected a result file at {name!r} (got a folder). Try a file in it.")
+    if not os.path.isfile(name):  # Opening a pipe would wait for ever.
+        got = "a folder" if os.path.isdir(name) else "no file"
+        raise InvalidFile(f"Expected a result file at {name!r} (got {got}). Try a .gpig file.")
     try:
         with safe_open(name, framework="pt") as file:
             record = json.loads((file.metadata() or {})[KEY])
