@@ -256,6 +256,26 @@ def test_a_broken_photo_is_said_in_one_sentence_also_when_quiet(call, place, con
     assert call("explain", "photo.png", *TINY, "--quiet") == (0, "", "")
 
 
+OTHERS = {
+    "t.csv": "select t.csv --label",
+    "t.CSV.GZ": "select t.CSV.GZ --label",
+    "t.parquet": "select t.parquet --label",
+    "g.npz": "compress g.npz",
+    "chat.json": "explain-text chat.json",
+    "a.gpig": "report a.gpig",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_file_for_another_command_names_that_command(call, place, name):
+    (place / name).write_text("greedypig,y\n1,0\n")
+    code, _, err = call("explain", name, *TINY)
+    assert code == 1
+    assert f"{name} (got another kind of file). Try greedypig {OTHERS[name]}" in " ".join(
+        err.split()
+    )
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
 def test_an_unreadable_photo_and_a_read_only_folder(call, place):
     (place / "photo.png").chmod(0)

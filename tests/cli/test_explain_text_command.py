@@ -305,6 +305,8 @@ WRONG = {
     "latin1": (("latin1.txt",), "Expected text in UTF-8 in latin1.txt"),
     "no chat": (("wrong.json",), "Expected a chat in wrong.json"),
     "no json": (("broken.json",), "Expected JSON in broken.json"),
+    "nested": (("nested.json",), "Expected JSON in nested.json"),
+    "roles": (("roles.json",), "Expected a chat in roles.json"),
     "both": (("a cat", "--part", "1", "--per-sentence"), "Expected --part or --per-sentence"),
     "class": (("a cat", "--class", "film", *CLASSIFIER), "Expected --class to be one of"),
     "class of an answer": (
@@ -333,6 +335,8 @@ def test_a_wrong_command_is_one_sentence(call, saved, name):
     (saved / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
     (saved / "wrong.json").write_text('{"messages": [{"role": "user"}]}')
     (saved / "broken.json").write_text("{")
+    (saved / "nested.json").write_text("[" * 5000)
+    (saved / "roles.json").write_text('[{"role": ["user"], "content": "Who ?"}]')
     words, expected = WRONG[name]
     code, out, err = call("explain-text", *words)
     assert (code, out) == (2, "")

@@ -140,7 +140,7 @@ def select(parser: argparse.ArgumentParser) -> None:
     add("--task", choices=TASKS, help=f"{' or '.join(TASKS)} {words}", metavar="NAME")
 
     add = options.group(parser, "model").add_argument
-    words = "package.module:factory of your trained model (default: a network is trained)"
+    words = "package.module:factory of your trained model; runs its code (default: one is trained)"
     add("--model", metavar="NAME", help=words)
     words = "most epochs; training ends when the validation loss does not fall"
     add("--epochs", **count, help=f"{words} (default: 20, of small tables 3,000 batches)")
@@ -227,7 +227,11 @@ def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, ste
     add("--directed", action="store_true", help=words)
     add = options.group(parser, "model").add_argument
     words = "package.module:factory for your own, called as model(x, edge_index, edge_weight)"
-    add("--model", metavar="NAME", help=f"{words} (default: the paper's GCN, trained here)")
+    add(
+        "--model",
+        metavar="NAME",
+        help=f"{words}; runs its code (default: the paper's GCN, trained here)",
+    )
     words = "weights of the model, .safetensors or .pt: no training"
     add("--weights", metavar="FILE", help=words)
     for name, words in TRAINING.items():

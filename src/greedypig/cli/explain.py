@@ -22,7 +22,7 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import BudgetTooSmall, GreedyPigError, MissingPackage, listed
+from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidFile, MissingPackage, listed
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..core.stopping import Stop
@@ -49,6 +49,14 @@ EXPECTED = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)
 """Reasons to stop that need no mention."""
 JUDGE = "a second network (--judge)"
 UNSTABLE = "Try more --rounds, and compare what is selected first."
+_TABLE = "select {} --label COLUMN"
+OTHERS = {
+    **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq", ".arrow"), _TABLE),
+    **dict.fromkeys((".npz", ".pt"), "compress {}"),
+    **dict.fromkeys((".txt", ".md", ".json"), "explain-text {}"),
+    ".gpig": "report {}",
+}
+"""Endings of files that other commands read, and how to call them."""
 DRAW: dict[str, Any] = {
     "kept": plots.kept,
     "without": plots.without,
@@ -268,7 +276,17 @@ class Question:
 
     def read(self, path: Path) -> Tensor:
         """A photo as the network's input."""
-        return self.model.preprocess(open_photo(path))
+        try:
+            return self.model.preprocess(open_photo(path))
+        except InvalidFile as error:
+            ending = "".join(path.suffixes[-2:]).lower()
+            command = next((OTHERS[e] for e in OTHERS if ending.endswith(e)), None)
+            if command is None:
+                raise
+            raise InvalidFile(
+                f"Expected a photo in {path} (got another kind of file). "
+                f"Try greedypig {command.format(shown(path))}."
+            ) from error
 
     def explain(self, run: PhotoRun, command: str, checkpoint: Path) -> gp.Attribution:
         """One method's result for one photo, from saved rounds if there are any."""

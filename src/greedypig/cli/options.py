@@ -65,7 +65,7 @@ def add_photos(parser: argparse.ArgumentParser) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The network, the class, the objective, the baseline and the judge."""
     add = group(parser, "model").add_argument
-    words = f"{first_is_default(MODELS)}, or your own as package.module:factory"
+    words = f"{first_is_default(MODELS)}, or your own as package.module:factory (runs its code)"
     add("--model", default=MODELS[0], metavar="NAME", help=words)
     words = "what your own model returns (default: its attribute outputs, else logits)"
     add("--outputs", choices=("logits", "probabilities"), help=words)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import greedypig as gp
 
 from ..core.errors import InvalidFile, InvalidInput, InvalidType, OtherQuestion
+from ..results.files import remove_stale_parts
 from .failures import Stopped, Unfit
 from .outputs import folder
 
@@ -50,6 +51,7 @@ class Session:
         stopped: says what was stopped by Ctrl-C, after the rounds done were saved.
         """
         folder(self.result.parent)
+        remove_stale_parts(self.partial)
         if not self.resume:
             self.partial.unlink(missing_ok=True)
         try:

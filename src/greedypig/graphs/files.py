@@ -159,7 +159,7 @@ def _named(arrays: dict[str, Any], name: str) -> dict[str, Any]:
             f"Expected features x, or x_row, x_col, x_val and x_shape, in {name} (got neither)."
         )
     for words in {"classes", "names"} & set(content):
-        content[words] = [str(word) for word in content[words]]
+        content[words] = [str(word) for word in np.ravel(content[words])]
     return content
 
 

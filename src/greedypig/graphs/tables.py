@@ -136,6 +136,9 @@ def _table(path: Path, words: int = 0) -> Any:
             "Expected the package pyarrow for tables of nodes and edges (it is not installed). "
             'Try pip install "greedypig[tables]", or a graph as .npz.'
         ) from error
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "nothing there"
+        raise InvalidFile(f"Expected a table at {path} (got {got}). Try its full path.")
     try:
         if path.suffix == ".parquet":
             table = parquet.read_table(path)
