@@ -224,7 +224,7 @@ class SequentialGradient(InRounds):
 class Greedy(InRounds):
     """Greedy rounds around any one-shot method: `Greedy(GuidedIG())`, `Greedy(from_captum(…))`."""
 
-    one_shot: Any
+    one_shot: MethodLike
     name = "greedy"
 
     def __post_init__(self) -> None:

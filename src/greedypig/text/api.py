@@ -421,7 +421,7 @@ def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[tuple[in
     return twins
 
 
-def truncate_text(model: Any, text: str, *, tokenizer: Any = None) -> str:
+def truncate_text(model: object, text: str, *, tokenizer: object = None) -> str:
     """The text's first sentences that the model takes, as many as fit whole.
 
     What a language model is asked about it, and its answer, need room too.
