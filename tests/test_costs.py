@@ -12,11 +12,8 @@ cannot bind their first round; for them only the count is checked.
 Without an autograd to watch, in a set function that brings its own gradient, its points count.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from inspect import signature
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,54 +26,15 @@ from made_graphs import Undeclared, features, random_graph, seeded
 from nets import cnn, mlp, picture, row
 from problems import net
 from tables.worlds import Plain, cut, deep, mixed, regression
+from watched import WATCH, Watch, Watched, watched, watched_photos, watched_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-class Counter:
-    """Rows that the model was evaluated on without a gradient, and rows that gradients cost."""
-
-    def __init__(self) -> None:
-        self.forwards = self.gradients = 0
-
-    def __call__(self, output: Tensor, rows: int | None = None) -> Tensor:
-        """The output itself, watched."""
-        rows = len(output) if rows is None else rows
-        if not output.requires_grad:
-            self.forwards += rows
-            return output
-
-        def paid(slope: Tensor) -> None:
-            self.gradients += rows
-
-        output.register_hook(paid)
-        return output
-
-
-SEEN = Counter()
-"""A global, as networks are copied, and with them what they hold."""
-
-
 @pytest.fixture(autouse=True)
-def seen() -> Counter:
-    SEEN.__init__()
-    return SEEN
-
-
-class Watched(nn.Module):
-    """A network whose outputs are watched."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return SEEN(self.network(*inputs))
-
-
-def watched(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A plain function, of which no copy is made."""
-    return lambda *inputs: SEEN(function(*inputs))
+def watch() -> Watch:
+    WATCH.reset()
+    return WATCH
 
 
 Results = gp.Attribution | list[gp.Attribution]
@@ -161,19 +119,10 @@ for name in ("steady-pig", "blur-ig", "smooth-ig", "ig"):
 
 def explain_photo(**options: Any) -> Results:
     Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
-    from cli.tiny_models import Tiny
-
-    class Photos(Tiny):
-        def forward(self, x: Tensor) -> Tensor:
-            return SEEN(super().forward(x))
-
-    sys.modules["watched_photos"] = SimpleNamespace(build=Photos)  # type: ignore[assignment]
-    try:
-        photo = Image.new("RGB", (8, 8), (200, 60, 40))
-        photo.paste((20, 20, 20), (0, 0, 8, 3))
-        return gp.explain_photo(photo, "watched_photos:build", **options)
-    finally:
-        del sys.modules["watched_photos"]
+    photo = Image.new("RGB", (8, 8), (200, 60, 40))
+    photo.paste((20, 20, 20), (0, 0, 8, 3))
+    with watched_photos() as network:
+        return gp.explain_photo(photo, network, **options)
 
 
 for name, method in (PICTURES | FEW).items():
@@ -212,7 +161,7 @@ def on_graph(call: Call) -> Call:
             try:
                 return call(**options)
             finally:
-                SEEN.gradients = max(0, len(calls) - len(checks))
+                WATCH.gradients = max(0, len(calls) - len(checks))
 
     return door
 
@@ -275,24 +224,6 @@ TEXT = "The cat sat on the mat . The dog ran . Maria was not in the film ."
 CONTEXT = {"context": ["The cat sat .", "The dog ran .", "Maria ran ."], "question": "What ?"}
 
 
-@contextmanager
-def watched_outputs(module: nn.Module) -> Iterator[None]:
-    """All modules of this class are watched: the door works on a copy."""
-    kind, original = type(module), type(module).forward
-
-    def forward(self: Any, *args: Any, **options: Any) -> Any:
-        output = original(self, *args, **options)
-        SEEN(output.logits)
-        return output
-
-    forward.__signature__ = signature(original)  # type: ignore[attr-defined]
-    kind.forward = forward
-    try:
-        yield
-    finally:
-        kind.forward = original
-
-
 def explain_text(*, kind: str = "bert", adapter: bool = False, **options: Any) -> Results:
     pytest.importorskip("transformers", reason="needs the extra text")
     from greedypig.adapters.transformers import TextExplainer
@@ -305,7 +236,7 @@ def explain_text(*, kind: str = "bert", adapter: bool = False, **options: Any) -
     options |= {} if kind == "bert" else {"answer": "a good dog"}
     asked = {"text": None, **CONTEXT} if kind == "llama" else {"text": TEXT}
     MARKS.clear()
-    with watched_outputs(model(kind)):
+    with watched_texts(model(kind)):
         if adapter:
             explainer = TextExplainer(model(kind), **options)
             explainer(TEXT)
@@ -318,7 +249,7 @@ MARKS: list[int] = []
 
 
 def mark(*_: Any) -> None:
-    MARKS.append(SEEN.forwards)
+    MARKS.append(WATCH.forwards)
 
 
 TEXTS = {name: METHODS[name] for name in METHODS if name not in ("smooth-ig", "random")}
@@ -343,7 +274,7 @@ MODEL, X, Y = regression()
 
 
 def squared(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (SEEN(outputs).squeeze(1) - labels).square()
+    return (WATCH(outputs).squeeze(1) - labels).square()
 
 
 def table(call: Call) -> Call:
@@ -353,9 +284,9 @@ def table(call: Call) -> Call:
         try:
             return call(**options)
         finally:
-            whole, rest = divmod(SEEN.gradients, len(Y))
+            whole, rest = divmod(WATCH.gradients, len(Y))
             assert not rest
-            SEEN.gradients = whole
+            WATCH.gradients = whole
 
     return door
 
@@ -417,10 +348,10 @@ class OwnGradient:
     n, dtype = 9, torch.float64
 
     def values(self, masks: Tensor) -> Tensor:
-        return SEEN(net(17, 9).g(masks))
+        return WATCH(net(17, 9).g(masks))
 
     def gradient(self, masks: Tensor, weights: Tensor) -> Tensor:
-        SEEN.gradients += len(masks)
+        WATCH.gradients += len(masks)
         slopes = torch.stack([net(17, 9).gradient(mask) for mask in masks])
         return weights @ slopes
 
@@ -449,6 +380,13 @@ for name in ("IntegratedGradients", "Saliency", "DeepLift", "GradientShap", "Inp
 
 # The tests.
 
+FREE = (
+    *("random", "marginal-gains", "leave-one-out", "degree", "permutation", "deleted"),
+    *("attention", "context-cite", "captum-ablation", "captum-shapley"),
+)
+"""Names of calls that cost no gradients end in one of these."""
+PAID = [name for name in CASES if not name.endswith(FREE) and "captum" not in name]
+
 
 def gradients(results: Results) -> int:
     """What the results say."""
@@ -457,33 +395,29 @@ def gradients(results: Results) -> int:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gradients_are_those_that_the_model_was_asked_for(name, seen):
+def test_gradients_are_those_that_the_model_was_asked_for(name, watch):
     call, options = CASES[name]
     results = call(**options)
-    assert gradients(results) == seen.gradients
-    free = ("random", "marginal-gains", "leave-one-out", "degree", "permutation", "deleted")
-    free = (*free, "attention", "context-cite", "captum-ablation", "captum-shapley")
-    assert (seen.gradients == 0) == name.endswith(free)
+    assert gradients(results) == watch.gradients
+    assert (watch.gradients == 0) == name.endswith(FREE)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "captum" not in name])
+@pytest.mark.parametrize("name", PAID)
 @pytest.mark.parametrize("share", [0.4, 0.9])
-def test_a_budget_of_gradients_is_never_exceeded(name, share, seen):
+def test_a_budget_of_gradients_is_never_exceeded(name, share, watch):
     call, options = CASES[name]
     examples = 5 if call is explain_rows else 3 if call is explain_pictures else 1
     whole = gradients(call(**options)) // examples
-    if whole == 0:
-        pytest.skip("costs no gradients")
     budget = max(1, int(share * whole))
-    seen.__init__()
+    watch.reset()
     stop = {"stop": gp.Stop(**{"gradients": budget} | only_limits(options.get("stop")))}
     try:
         results = call(**options | stop)
     except BudgetTooSmall:
-        assert seen.gradients == 0
+        assert watch.gradients == 0
         return
     assert gradients(results) <= budget * examples
-    assert seen.gradients <= budget * examples
+    assert watch.gradients <= budget * examples
 
 
 def only_limits(stop: gp.Stop | None) -> dict[str, Any]:
@@ -492,22 +426,22 @@ def only_limits(stop: gp.Stop | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name][0] is explain_text])
-def test_forwards_of_a_text_are_those_of_the_search_and_of_both_ends(name, seen):
+def test_forwards_of_a_text_are_those_of_the_search_and_of_both_ends(name, watch):
     """G of nothing and of everything are measured before the first round. What is checked after
     the last one is no part of the search."""
     call, options = CASES[name]
     a = call(**options)
     assert isinstance(a, gp.Attribution)
     assert a.about["forwards"] == MARKS[-1] - MARKS[0] + 2
-    assert seen.forwards > MARKS[-1]
+    assert watch.forwards > MARKS[-1]
 
 
 @pytest.mark.parametrize("budget", [60, 100])
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("method", [None, "ig", "sequential-gradient"])
-def test_a_budget_of_batches_is_counted_in_rows(budget, both, method, seen):
+def test_a_budget_of_batches_is_counted_in_rows(budget, both, method, watch):
     loss = gp.two_sided(squared) if both else squared
     few = gp.IG(5) if method == "ig" else method
     a = gp.select_features(MODEL, cut(X, Y, 50), loss=loss, budget=budget, method=few)
-    assert seen.gradients == a.about["gradient_rows"] == 50 * a.about["gradient_batches"]
+    assert watch.gradients == a.about["gradient_rows"] == 50 * a.about["gradient_batches"]
     assert a.about["gradient_batches"] <= budget
