@@ -454,8 +454,11 @@ def record(src: str, out: Path) -> None:
     began = time.monotonic()
     for door, kinds in DOORS.items():
         for kind in kinds:
-            for name, call in kind():
-                taken[f"{door}/{name}"] = recorded(call)
+            try:
+                for name, call in kind():
+                    taken[f"{door}/{name}"] = recorded(call)
+            except Exception as error:  # A version under way: the other doors may be recorded.
+                taken[f"{door}/{kind.__name__}"] = {"error": f"{type(error).__name__}: {error}"}
     failed = [name for name, numbers in taken.items() if "error" in numbers]
     out.write_text(json.dumps(taken, indent=1))
     seconds = time.monotonic() - began
