@@ -234,11 +234,13 @@ def test_an_interrupted_call_goes_on_from_its_checkpoint(name, where, path, watc
 
     watch.reset()
     resumed = door(**options, checkpoint=path)
-    assert differing(resumed, whole) == []
+    # Steady-pig's scorer measures G of everything once in each part of a run: a forward more.
+    again = whole.method == "steady-pig" and len(saved.picks) < len(whole.picks)
+    assert differing(resumed, whole) == ["forwards_used"] * again
     left = whole.gradients_used - saved.gradients_used
     assert watch.gradients * whole.gradients_used == paid * left
     assert resumed.seconds >= saved.seconds
-    assert differing(gp.load(path), whole) == []
+    assert differing(gp.load(path), resumed) == []
 
 
 @pytest.mark.parametrize("name", ASKED)
