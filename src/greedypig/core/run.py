@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -83,21 +83,26 @@ class Run:
     def __next__(self) -> State:
         """One more round; a call that fails or is interrupted leaves the rounds before it."""
         while self.reason is StopReason.RUNNING:
-            began, forwards = time.monotonic(), self.objective.forwards_used
+            before = len(self.state.picks)
             with self._results_in_errors(), torch.inference_mode(False):
-                reason, state = self._reason_to_stop(), self.state
+                reason = self._reason_to_stop()
                 if reason is StopReason.RUNNING:
-                    state = self._after_round()
-                    self._exhausted = len(state.picks) == len(self.state.picks)
-            self.state = replace(
-                state,
-                seconds=state.seconds + time.monotonic() - began,
-                forwards=state.forwards + self.objective.forwards_used - forwards,
-            )
+                    self.state = self._paid(self._after_round)
+                    self._exhausted = len(self.state.picks) == before
             self.reason = reason
             if reason is StopReason.RUNNING and not self._exhausted:
                 return self.state
         raise StopIteration
+
+    def _paid(self, work: Callable[[], State]) -> State:
+        """The state that some work leads to, with the time and the forward passes it took."""
+        began, forwards = time.monotonic(), self.objective.forwards_used
+        state = work()
+        return replace(
+            state,
+            seconds=state.seconds + time.monotonic() - began,
+            forwards=state.forwards + self.objective.forwards_used - forwards,
+        )
 
     def _after_round(self) -> State:
         """The state after one more round, as the revisions leave it."""
@@ -127,7 +132,9 @@ class Run:
             return StopReason.NO_GAIN if self.stop.gain else StopReason.ALL
         for rule in self.rules:
             if rule.measures:
-                self.state = measured(self.objective, self.features, self.state, [done])
+                self.state = self._paid(
+                    lambda: measured(self.objective, self.features, self.state, [done])
+                )
             if (reason := rule.reason(self.state, self.cost)) is not None:
                 return reason
         return StopReason.RUNNING

@@ -180,7 +180,16 @@ class TextProblem:
 
         record = Record(self.settings, self.provenance(), lambda: (self.facts, {}))
         features = Elements(self.objective.n, self.prompt.names)
-        return Question(self.maximised, features, (record,), {0: ends[0]}, ends[1], finish)
+        return Question(
+            self.maximised, features, (record,), {0: ends[0]}, ends[1], finish, self._take_up
+        )
+
+    def _take_up(self, saved: Attribution) -> None:
+        """Remember the values that a saved run has measured."""
+        if self.maximised.sides == 1:
+            counts = [sum(saved.picks[:done]) for done in range(len(saved.picks) + 1)]
+            sets = [saved.order[:count].tolist() for count in counts]
+            self.objective.remember(present(sets, self.objective.n), saved.values)
 
     def bar(self, share: float) -> float:
         """G at this share of the way from nothing to everything."""

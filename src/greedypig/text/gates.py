@@ -116,6 +116,12 @@ class TextObjective(Objective):
             self._known |= known
         return torch.stack([known[key] for key in keys]).unsqueeze(0)
 
+    def remember(self, masks: Tensor, values: Tensor) -> None:
+        """Keep values (s,) of masks (1, s, n) that were measured before; NaN is none."""
+        for mask, value in zip(masks[0].to(self.end), values, strict=True):
+            if not torch.isnan(value):
+                self._known[mask.cpu().numpy().tobytes()] = value.to(self.end)
+
     def _with(self, **attributes: Any) -> Self:
         return super()._with(**attributes, _known={})  # Its values are its own.
 

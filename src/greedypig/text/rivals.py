@@ -113,6 +113,7 @@ class CaptumLayerIG(OneShot):
             ids, start, n_steps=self.steps, internal_batch_size=max(2, text.rows)
         )
         objective.count_gradients(self.steps)
+        text.count_forwards(2)  # Captum evaluates both ends of the path.
         gains = text.summed(parts[0].sum(1).detach()).to(mask).unsqueeze(0) * (1 - mask)
         return -gains if text.removes else gains
 
