@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import greedypig as gp
 
-from ..core.errors import InvalidFile, InvalidInput, InvalidType
+from ..core.errors import BudgetTooSmall, InvalidFile, InvalidInput, InvalidType
 from ..core.run import Run
 from ..core.scorers import cost_of
-from .failures import Stopped, Unfit
+from .failures import Stopped, Unfit, UsageError
 from .outputs import folder
 
 Explain: TypeAlias = Callable[[gp.Attribution | None], gp.Attribution]
@@ -70,12 +70,14 @@ class Session:
         saved = self._saved()
         try:
             a = explain(saved)
+        except BudgetTooSmall as error:  # It is too small for every input.
+            raise UsageError(*error.pieces) from error
         except (InvalidInput, InvalidType, Unfit) as error:
             if saved is None or self.partial.exists():
                 hint = (
-                    "" if saved is None else " Try the options of the stopped run, or no --resume."
+                    "" if saved is None else "Try the options of the stopped run, or no --resume."
                 )
-                raise Unfit(f"{error}{hint}") from error
+                raise Unfit(*error.pieces, advice=hint) from error
             a = explain(None)  # The result was that of an earlier run with other settings.
         folder(self.result.parent)
         a.save(self.result)
@@ -99,5 +101,7 @@ class Session:
                 try:
                     return gp.load(file)
                 except InvalidFile as error:
-                    raise Unfit(f"{error} Try without --resume, to begin anew.") from error
+                    raise Unfit(
+                        *error.pieces, advice="Try without --resume, to begin anew."
+                    ) from error
         return None

@@ -1,13 +1,15 @@
 """The few things that can go wrong, each also the builtin a caller would expect to catch.
 
-Messages read "Expected … (got …). Try …" and name shapes, never tensor contents.
+Messages read "Expected … (got …). Try …" and name shapes, never tensor contents. A message that the
+command line shows names parameters as `Argument`s, which the command line writes as its options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from .attribution import Attribution
@@ -16,8 +18,57 @@ NAMED = 6
 """Names that a sentence lists."""
 
 
-class GreedyPigError(Exception):
+@dataclass(frozen=True)
+class Argument:
+    """A parameter in a message, alone or with a value: target, or features='words'."""
+
+    name: str
+    value: Any = ...
+
+    def __str__(self) -> str:
+        return self.name if self.value is ... else f"{self.name}={self.value!r}"
+
+
+Advice: TypeAlias = "str | Argument | tuple[str | Argument, ...]"
+"""What to do, in pieces; an argument alone stands for "Try features='words'."."""
+
+
+class Message(Exception):
+    """A sentence, and an advice after it, whose pieces are texts and arguments.
+
+    argument: the name of the parameter it is about, by default the first in the sentence.
+    """
+
+    def __init__(
+        self, *sentence: str | Argument, argument: str | None = None, advice: Advice = ""
+    ) -> None:
+        super().__init__("".join(map(str, sentence)))
+        if isinstance(advice, Argument):
+            advice = ("Try ", advice, ".")
+        self.sentence, self._advice = sentence, (advice,) if isinstance(advice, str) else advice
+        names = (piece.name for piece in sentence if isinstance(piece, Argument))
+        self.argument = next(names, None) if argument is None else argument
+
+    @property
+    def advice(self) -> str:
+        """What to do, in a sentence; empty where the advice is part of the message."""
+        return "".join(map(str, self._advice))
+
+    @property
+    def pieces(self) -> tuple[str | Argument, ...]:
+        """The texts and arguments that `str` joins."""
+        return (*self.sentence, " ", *self._advice) if self.advice else self.sentence
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.pieces))
+
+
+class GreedyPigError(Message):
     """Root of every error raised on purpose by this package."""
+
+
+class GreedyPigWarning(Message, UserWarning):
+    """A warning that names parameters."""
 
 
 class InvalidInput(GreedyPigError, ValueError):
@@ -29,8 +80,9 @@ class BudgetTooSmall(InvalidInput):
 
     def __init__(self, needed: int, budget: int) -> None:
         super().__init__(
-            f"Expected a budget of at least one round's {needed} gradients (got {budget}). "
-            f"Try gradients={needed}, or fewer steps."
+            *("Expected ", Argument("gradients")),
+            f" to be at least {needed}, the cost of one round (got {budget}).",
+            advice=("Try ", Argument("gradients", needed), ", or fewer ", Argument("steps"), "."),
         )
         self.needed, self.budget = needed, budget
 
@@ -47,6 +99,14 @@ class NonFinite(GreedyPigError, ArithmeticError):
     """A value or gradient is NaN or infinite; `so_far` holds the results of the rounds before."""
 
     so_far: tuple[Attribution, ...] = ()
+    round: int | None = None
+    """The round that failed, from 1; None outside of rounds."""
+
+    @property
+    def pieces(self) -> tuple[str | Argument, ...]:
+        """The texts and arguments that `str` joins, with the round."""
+        where = () if self.round is None else (f" This was in round {self.round}.",)
+        return (*super().pieces, *where)
 
 
 class InvalidFile(GreedyPigError, ValueError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import GreedyPigError, InvalidInput, first_line
+from ..core.errors import Argument, GreedyPigError, InvalidInput, first_line
 from ..tensors.targets import Target
 from .class_names import class_names
 from .networks import ImageModel, load
@@ -53,8 +53,9 @@ def model_from(spec: str, *, outputs: str | None = None) -> ImageModel:
         return OwnModel(model, spec, outputs)
     if outputs not in (None, "logits"):
         raise InvalidInput(
-            f"Expected outputs for a network of your own (got {outputs!r} for {spec}, which gives "
-            "logits)."
+            "Expected ",
+            Argument("outputs"),
+            f" for a network of your own (got {outputs!r} for {spec}, which gives logits).",
         )
     return model.eval().requires_grad_(False)
 
