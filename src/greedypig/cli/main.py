@@ -221,12 +221,12 @@ class _Parser(argparse.ArgumentParser):
         finally:
             for action in required:
                 action.required = True
-        missing = [_name(a) for a in required if getattr(namespace, a.dest, None) is None]
-        if missing:
-            self.error(f"Expected {', '.join(missing)} (got nothing).")
         if rest:
             unknown = f"Expected options of this command (got {' '.join(rest)})."
             self.error(unknown + self._option_like(rest[0].partition("=")[0]))
+        missing = [_name(a) for a in required if getattr(namespace, a.dest, None) is None]
+        if missing:
+            self.error(f"Expected {', '.join(missing)} (got nothing).")
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from .errors import InvalidInput, InvalidType, did_you_mean
+from .errors import Argument, InvalidInput, InvalidType, did_you_mean
 from .features import Features
 from .numbers import check_count, check_knobs, real, whole
 from .quadrature import Rule
@@ -54,8 +54,10 @@ class InRounds:
         if isinstance(self.schedule, str) and self.schedule in SCHEDULES:
             if self.schedule == MEASURED and self.per_round is not None:
                 raise InvalidInput(
-                    f"Expected no per_round beside schedule={MEASURED!r} (got {self.per_round}). "
-                    "Try schedule='equal'."
+                    "Expected no per_round beside ",
+                    Argument("schedule", MEASURED),
+                    f" (got {self.per_round}).",
+                    advice=Argument("schedule", "equal"),
                 )
             return
         if isinstance(self.schedule, str) or not hasattr(self.schedule, "__iter__"):
@@ -225,7 +227,8 @@ def with_knobs(method: Any, **knobs: Any) -> Any:
             method = replace(method, scorer=with_knobs(method.scorer, steps=value))
         else:
             title = getattr(method, "name", type(method).__name__)
-            raise InvalidInput(f"Expected no {name} for method {title!r} (got {value!r}).")
+            end = f" for method {title!r} (got {value!r})."
+            raise InvalidInput("Expected no ", Argument(name), end)
     return method
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .attribution import Attribution
-from .errors import BudgetTooSmall, InvalidInput, NonFinite
+from .errors import Argument, BudgetTooSmall, InvalidInput, NonFinite
 from .features import Elements, Features
 from .methods import MEASURED, as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
@@ -79,8 +79,10 @@ class Run:
             )
         if self._measures and self.features.kind == "windows":
             raise InvalidInput(
-                "Expected features that do not overlap for schedule='measured' (got windows). "
-                "Try gp.grid(b)."
+                "Expected features that do not overlap for ",
+                Argument("schedule", MEASURED),
+                " (got windows).",
+                advice="Try gp.grid(b).",
             )
         own = describe(self.method) | {"rounds": len(self.schedule), "k": self.k, "seed": seed}
         self.settings = [dict(s) | own for s in settings or [{}] * b]
@@ -306,7 +308,9 @@ class Run:
             before = saved.settings.get(name)
             if before != value and name != "batch_size":  # Batches change the last bits at most.
                 raise InvalidInput(
-                    f"Expected the settings of the saved run, {name}={before!r} (got {value!r})."
+                    "Expected the settings of the saved run, ",
+                    Argument(name, before),
+                    f" (got {value!r}).",
                 )
 
 
