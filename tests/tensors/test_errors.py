@@ -1,6 +1,7 @@
 """Bad input gets one clear sentence, "Expected … (got …)", and an error that is also a builtin."""
 
 import copy
+import pickle
 import re
 from functools import partial
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
+from greedypig.core.errors import Argument
 from nets import TwoInputs, cnn, linear, mlp, picture, row
 
 NAN, INF = float("nan"), float("inf")
@@ -108,7 +110,7 @@ ROW = [
     ({"method": "greedy_pig"}, ValueError, "'greedy_pig'.*mean 'greedy-pig'"),
     ({"method": 3}, TypeError, "got int"),
     ({"method": lambda objective, mask: mask[:, :2]}, TypeError, r"6.*got \(1, 2\)"),
-    ({"stop": gp.Stop(gradients=4)}, ValueError, r"5 gradients \(got 4\)"),
+    ({"stop": gp.Stop(gradients=4)}, ValueError, r"5, the cost .*\(got 4\). Try gradients=5, or"),
     ({"stop": 100}, TypeError, "gp.Stop.*got int"),
     ({"batch_size": 0}, ValueError, "batch_size.*got 0"),
     ({"batch_size": "max"}, ValueError, "batch_size.*got 'max'"),
@@ -216,6 +218,45 @@ def test_errors_of_pictures_name_their_shapes(options, builtin, named):
 @pytest.mark.parametrize(("make", "builtin", "named"), MADE)
 def test_knobs_are_refused_when_they_are_given(make, builtin, named):
     check(make, builtin, named)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument", "advice"),
+    [
+        ({"target": 4}, "target", ""),
+        ({"k": 7}, "k", ""),
+        ({"baseline": "grey"}, "baseline", ""),
+        ({"objective": "soft-max"}, "objective", ""),
+        ({"features": "pixels"}, "features", ""),
+        ({"outputs": "probabilities"}, None, "Try outputs='logits', or 'values' for a regression."),
+        ({"stop": gp.Stop(gradients=4)}, "gradients", "Try gradients=5, or fewer steps."),
+    ],
+)
+def test_an_error_carries_its_argument_and_its_advice(options, argument, advice):
+    with pytest.raises(gp.GreedyPigError) as caught:
+        explain_row(**options)
+    error = caught.value
+    assert (error.argument, error.advice) == (argument, advice)
+    assert str(error) == f"{error.args[0]} {advice}".rstrip()
+
+
+def test_an_error_may_be_one_text_and_may_be_pickled():
+    plain = gp.InvalidInput("Expected a (got b). Try c.")
+    assert (str(plain), plain.argument, plain.advice) == ("Expected a (got b). Try c.", None, "")
+    full = gp.InvalidType("Expected ", Argument("k", 3), " (got 4).", advice=Argument("k", "…"))
+    for error in (plain, full, gp.InvalidInput("Expected a.", argument="x", advice="Try b.")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (str(again), again.argument, again.advice, again.pieces) == (
+            str(error), error.argument, error.advice, error.pieces,
+        )  # fmt: skip
+    assert str(full) == "Expected k=3 (got 4). Try k='…'."
+
+
+def test_a_round_that_failed_is_in_the_message():
+    error = gp.NonFinite("Expected finite numbers (got NaN).")
+    assert "round" not in str(error)
+    error.round = 3
+    assert str(error) == "Expected finite numbers (got NaN). This was in round 3."
 
 
 def test_an_output_that_ignores_its_input_is_named_so_even_if_the_weights_have_gradients():

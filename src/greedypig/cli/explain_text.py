@@ -180,8 +180,7 @@ class Question:
         """One for the source, or one for each sentence of the answer."""
         if not self.args.per_sentence:
             return [self.job(source, stem, self.args.answer, self.part())]
-        with wrong_command():
-            answer = self.answer(source)
+        answer = self.answer(source)
         spans = sentences(answer)
         return [
             self.job(source, stem.with_name(f"{stem.name}-{i}"), answer, i - 1, several=True)
@@ -200,9 +199,9 @@ class Question:
 
     def answer(self, source: Source) -> str:
         """What is given, or what the model says."""
-        prompt = make_prompt(self.model, *self._asked(source), self.args.features)
         given = self.args.answer
-        with self._own_words():
+        with wrong_command(), self._own_words():
+            prompt = make_prompt(self.model, *self._asked(source), self.args.features)
             return answer_of(self.model, prompt, given, self.part(), LONGEST_ANSWER).text
 
     def explain(self, job: Job) -> gp.Attribution:
