@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 import greedypig as gp
 from agreement import agree
@@ -58,8 +59,9 @@ ROW = [
     ({"x": row().view(2, 3).to_sparse_csr()}, TypeError, "sparse_csr"),
     ({"x": torch.nested.nested_tensor([row(), row()[:3]])}, TypeError, "nested"),
     ({"x": row().to("meta")}, TypeError, "device meta"),
-    ({"x": with_value(row(), NAN)}, ValueError, "finite input 'x'"),
-    ({"x": with_value(row(), INF)}, ValueError, "finite input 'x'"),
+    ({"x": with_value(row(), NAN)}, ValueError, r"NaN at x\[2\], 1 of 6.*Try"),
+    ({"x": with_value(row(), INF)}, ValueError, r"finite input 'x' \(got infinity at x\[2\]"),
+    ({"x": "hello"}, TypeError, "got a text.*gp.explain_text"),
     ({"x": torch.arange(6)}, TypeError, "floating-point input 'x'"),
     ({"x": torch.ones(6) * 1j}, TypeError, "complex"),
     ({"x": torch.ones(0)}, ValueError, "non-empty input 'x'"),
@@ -71,7 +73,11 @@ ROW = [
     ({"x": row(0, 5)}, ValueError, r"got shape \(5,\).*1x5"),
     ({"x": row().double()}, TypeError, r"torch.float32.*torch.float64.*x\.to\("),
     ({"fixed": (row().to_sparse(),)}, TypeError, "fixed input 0"),
-    ({"model": "net"}, TypeError, "called.*got str"),
+    ({"model": "net"}, TypeError, "called.*got str.*Try the torch.nn.Module itself"),
+    ({"model": row()}, TypeError, "got Tensor.*Try the model first"),
+    ({"model": mlp().state_dict()}, TypeError, "got OrderedDict.*load_state_dict"),
+    ({"model": 3}, TypeError, "got int.*a function from a batch"),
+    ({"model": nn.Linear}, TypeError, r"got the class Linear.*Try an instance, Linear\("),
     ({"model": lazy()}, ValueError, "'0.weight', which a lazy"),
     ({"model": behind_a_function(lazy())}, ValueError, "calling the model once"),
     ({"model": nn.Sequential(nn.LazyBatchNorm1d(affine=False), mlp())}, ValueError, "running_mean"),
@@ -80,7 +86,11 @@ ROW = [
     ({"model": behind_a_function(made_in_inference_mode())}, ValueError, "copy.deepcopy"),
     ({"model": NaNOutput()}, ValueError, "finite output"),
     ({"model": lambda x: "yes"}, TypeError, "got str"),
-    ({"model": lambda x: {"a": x, "b": x}}, TypeError, "'a', 'b'"),
+    (
+        {"model": lambda x: {"pred": x, "aux": x}},
+        TypeError,
+        r"'pred', 'aux'.*Try lambda batch: model\(batch\)\['pred'\]",
+    ),
     ({"model": lambda x: x.sum()}, ValueError, r"got \(\)"),
     ({"model": lambda x: x.view(1, 2, 3)}, ValueError, r"got \(1, 2, 3\)"),
     ({"model": lambda x: torch.ones(len(x), 3)}, ValueError, "depends"),
@@ -128,9 +138,11 @@ ROW = [
     ({"features": torch.zeros(5).long()}, ValueError, r"\(6,\).*got \(5,\)"),
     ({"features": gp.Elements(7)}, ValueError, r"6 values \(got 7\)"),
     ({"names": ["a", "b"]}, ValueError, "2 names for 6 features"),
+    ({"names": list("abcabd")}, ValueError, r"\(got 'a', 'b' more than once\)"),
     ({"checkpoint": "nowhere/a.gpig"}, ValueError, "nowhere/a.gpig"),
     ({"budget": 60}, TypeError, r"stop=gp\.Stop\(gradients=60\)"),
     ({"stop": 5}, TypeError, "gp.Stop.*int"),
+    ({"n_steps": 50}, TypeError, r"n_steps=50.*Try method=gp\.IG\(50\)"),
     ({"rounds": 4}, TypeError, r"rounds=4.*method=gp\.GreedyPIG\(rounds=4\)"),
     ({"targt": 1}, TypeError, "'target'"),
 ]
@@ -146,6 +158,11 @@ TWO = [
     ({"x": BY_NAME, "baseline": {"image": 0.0, "rows": 0.0}}, ValueError, "row.*image, rows"),
     ({"features": torch.zeros(3, 4).long()}, ValueError, r"2 inputs.*\(got 1\)"),
     ({"x": BY_NAME, "features": {"image": torch.zeros(3, 4).long()}}, ValueError, "image, row"),
+    (
+        {"x": BY_NAME, "features": {"image": "tokens", "row": torch.arange(5)}},
+        TypeError,
+        r"input 'image' \(got 'tokens'\).*Try torch\.arange\(3\)\.view\(3, 1\)",
+    ),
 ]
 
 PICTURE = [
@@ -182,6 +199,14 @@ MADE = [
         TypeError,
         "to_dense",
     ),
+    (
+        lambda: gp.explain_many(mlp(), DataLoader(torch.rand(4, 6), 2)),
+        TypeError,
+        "DataLoader, which gives batches.*for x in batch",
+    ),
+    (lambda: gp.summary(gp.explain(mlp(), row())), TypeError, r"Try gp\.summary\(\[a\]\)"),
+    (lambda: gp.explain(mlp(), row()).top(7), ValueError, r"k from 0 to 6.*got 7"),
+    (lambda: gp.explain(mlp(), row()).top(-1), ValueError, r"k from 0 to 6.*got -1"),
     (
         lambda: gp.metrics.softmax_information_curve(lazy(), row(), torch.arange(6)),
         ValueError,
@@ -339,6 +364,11 @@ def test_what_the_errors_advise_is_enough():
     with torch.inference_mode():
         inside = row()
     assert explain_row(inside).selected == 6  # An input may come from there.
+    ids = {"image": torch.arange(3).view(3, 1), "row": torch.arange(3, 8)}
+    assert gp.explain(TwoInputs(), BY_NAME, features=ids).features.count == 8
+    loader = DataLoader(torch.rand(4, 6), 2)
+    assert len(list(gp.explain_many(mlp(), (x for batch in loader for x in batch)))) == 4
+    assert len(list(gp.explain_many(mlp(), DataLoader(torch.rand(4, 6), batch_size=None)))) == 4
 
 
 def test_a_refused_model_is_as_it_was():

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import Argument, GreedyPigError, InvalidInput, first_line
+from ..core.errors import Argument, GreedyPigError, InvalidInput, did_you_mean, first_line
 from ..tensors.targets import Target
 from .class_names import class_names
 from .networks import ImageModel, load
 from .networks.pictures import pillow, upright_rgb
+from .networks.pretrained import NAMES
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -47,6 +48,12 @@ def model_from(spec: str, *, outputs: str | None = None) -> ImageModel:
         raise InvalidInput(
             f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
             f'Try "{":".join(spec.rsplit(".", 1))}".'
+        )
+    if ":" not in spec and spec not in NAMES:
+        raise InvalidInput(
+            f"Expected one of {', '.join(NAMES)}, or a network of your own as "
+            f"package.module:factory (got {spec!r}).{did_you_mean(spec, NAMES)}",
+            argument="model",
         )
     model = build(spec) if ":" in spec else load(spec)
     if not isinstance(model, ImageModel):

@@ -24,7 +24,7 @@ from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables
 from ..network.fold import convolutional
 from . import baselines
-from .inputs import Example, Model
+from .inputs import Example, Model, check_examples, check_names, ids_like
 from .methods import choose, refuse_knobs
 from .notes import notes_of
 from .pictures import picture_shape, pixels, tokens
@@ -151,6 +151,7 @@ def explain_many(
         [[1, 2, 0], [0, 1, 2]]
     """
     refuse_knobs(knobs, explain_many)
+    check_examples(xs)
     # A list is one per example; what else a caller may pass is the same for all.
     targets = target if isinstance(target, list | tuple | Tensor) else repeat(target)
     each = fixed if isinstance(fixed, list) else repeat(fixed)
@@ -383,7 +384,7 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
         )
     if spec.n != layout.n:
         raise InvalidInput(f"Expected features over {layout.n} values (got {spec.n}).")
-    return spec if names is None else spec.named(names)
+    return spec if names is None else spec.named(check_names(names))
 
 
 def _group_ids(spec: Any, layout: Layout) -> Tensor:
@@ -399,12 +400,5 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
         )
     parts = []
     for each, shape, name in zip(ids, layout.shapes, layout.names, strict=True):
-        tensor = torch.as_tensor(each)
-        try:
-            parts.append(torch.broadcast_to(tensor, shape).reshape(-1))
-        except RuntimeError:
-            raise InvalidInput(
-                f"Expected group ids shaped like input {name!r}, {shape} "
-                f"(got {tuple(tensor.shape)})."
-            ) from None
+        parts.append(ids_like(name, shape, each).reshape(-1))
     return torch.cat(parts)

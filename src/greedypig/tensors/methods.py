@@ -97,7 +97,9 @@ def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None
         owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
         rule = "gradients" if name == "budget" else name
         advice = did_you_mean(name, list(signature(function).parameters))
-        if owners:
+        if name == "n_steps":  # Captum's.
+            advice = f" Try method=gp.IG({value!r})."
+        elif owners:
             advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
         elif rule in Stop.__dataclass_fields__:
             advice = f" Try stop=gp.Stop({rule}={value!r})."

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core.errors import Argument, GreedyPigWarning, InvalidInput, InvalidType, did_you_mean
+from ..core.errors import (
+    Argument,
+    GreedyPigWarning,
+    InvalidInput,
+    InvalidType,
+    did_you_mean,
+    listed,
+)
 from ..core.numbers import whole
 from ..core.two_sided import one_side, title
 
@@ -336,11 +343,14 @@ def levels_to_caller() -> int:
 def _find_tensor(output: Any) -> Tensor:
     """The scores inside what a model returned: a tensor, .logits, ['logits'] or the first item."""
     if isinstance(output, Mapping):
-        tensors = [v for v in output.values() if isinstance(v, Tensor)]
-        logits = output.get("logits", tensors[0] if len(tensors) == 1 else None)
+        tensors = {key: value for key, value in output.items() if isinstance(value, Tensor)}
+        first = next(iter(tensors), "logits")
+        logits = output.get("logits", tensors[first] if len(tensors) == 1 else None)
         if not isinstance(logits, Tensor):
             raise InvalidType(
-                f"Expected a dict with 'logits' or a single tensor (got keys {sorted(output)})."
+                "Expected the model to return a dict with 'logits' or a single tensor (got keys "
+                f"{listed([repr(key) for key in output])}).",
+                advice=f"Try lambda batch: model(batch)[{first!r}].",
             )
         return logits
     if isinstance(output, tuple | list) and output:
