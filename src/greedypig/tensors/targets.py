@@ -149,7 +149,10 @@ class Target:
                 Argument("outputs", "values"),
                 " or ",
                 Argument("objective", "increase"),
-                f" (got both: objective {objective!r}, outputs {outputs!r}"
+                " (got both: ",
+                Argument("objective", objective),
+                ", ",
+                Argument("outputs", outputs),
                 f"{', a target' * class_given}).",
                 advice=(
                     "Try ",
