@@ -29,6 +29,7 @@ OPTIONS = {"target": None, "class_": None, "budget": None, "nodes": None, "direc
     [
         (Argument("nodes"), "--nodes"),
         (Argument("nodes", "a=1.csv"), "--nodes a=1.csv"),
+        (Argument("nodes", "my nodes.csv"), "--nodes 'my nodes.csv'"),
         (Argument("nodes", None), "no --nodes"),
         (Argument("gradients", 1), "--budget 1"),
         (Argument("target"), "--class"),

@@ -129,7 +129,7 @@ class Terminal:
         option = f"--{name.rstrip('_').replace('_', '-')}"
         if value is None or value is False:
             return f"no {option}"
-        return option if value is ... or value is True else f"{option} {value}"
+        return option if value is ... or value is True else f"{option} {shlex.quote(str(value))}"
 
     def trace(self, error: BaseException) -> None:
         """The traceback of an error, on standard error."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import Argument, GreedyPigWarning, InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.methods import MEASURED, as_method
@@ -347,20 +347,28 @@ def check_not_flat(run: Run) -> None:
         if full == float(results[b].values[0]) and moves:
             raise InvalidInput(
                 f"Expected an output{of} that depends on the features (got every gradient 0, and "
-                f"{full:g} with all features as with none). Try another target, objective or "
-                "baseline."
+                f"{full:g} with all features as with none).",
+                advice=(
+                    "Try another ",
+                    Argument("target"),
+                    ", ",
+                    Argument("objective"),
+                    " or ",
+                    Argument("baseline"),
+                    ".",
+                ),
             )
-        why = "the input is the baseline itself. Try another baseline"
+        other: tuple[str | Argument, ...] = ("another ", Argument("baseline"), ".")
+        why = "the input is the baseline itself"
         if moves:
-            why = (
-                "the objective is flat where its gradient was taken. Try "
-                "objective='log-probability' or 'logit', or another baseline"
-            )
-        warnings.warn(
+            why = "the objective is flat where its gradient was taken"
+            other = (Argument("objective", "log-probability"), " or 'logit', or ", *other)
+        warning = GreedyPigWarning(
             f"Every score of the first round{of} is exactly 0, and features come in the order of "
             f"their indices: {why}.",
-            stacklevel=levels_to_caller(),
+            advice=("Try ", *other),
         )
+        warnings.warn(warning, stacklevel=levels_to_caller())
 
 
 def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
