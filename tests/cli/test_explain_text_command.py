@@ -316,8 +316,21 @@ WRONG = {
     "objective": (("a cat", *CLASSIFIER, "--objective", "best"), "Expected --objective to be one"),
     "k": (("a cat", *CLASSIFIER, "--k", "9"), "Expected --k to be a whole number from 1 to 2"),
     "part of a class": (("a cat", *CLASSIFIER, "--part", "1"), "Expected a language model"),
-    "part": (("a cat", *SPEAKER, "--part", "9"), "from 1 to 1 (got 9)"),
-    "budget": (("a cat", *CLASSIFIER, "--budget", "1", "--steps", "3"), "Expected a --budget"),
+    "part": (("a cat", *SPEAKER, "--part", "9"), "Expected --part to be a part of the answer, or"),
+    "its number": (("a cat", *SPEAKER, "--part", "9"), "from 1 to 1 (got 9)"),
+    "part compared": (("a cat", *SPEAKER, "--part", "9", "--compare"), "from 1 to 1 (got 9)"),
+    "no part": (
+        ("a cat", *SPEAKER, "--answer", "red", "--part", "blue"),
+        "Expected --part to stand in the answer 'red' (got 'blue').",
+    ),
+    "features": (
+        ("a cat", *CLASSIFIER, "--features", "documents"),
+        "for --features documents (got text). Try --features sentences.",
+    ),
+    "budget": (
+        ("a cat", *CLASSIFIER, "--budget", "1", "--steps", "3"),
+        "Expected --budget to be at least 3",
+    ),
     "methods": (("a cat", "--methods", "ig"), "Expected --compare beside --methods"),
     "answer": (
         ("a cat", *CLASSIFIER, "--answer", "red"),

@@ -164,7 +164,7 @@ def _methods(text: str) -> tuple[str, ...]:
     """The type of --methods."""
     names = options.names_of(COLUMN_METHODS)(text)
     if names[0] == "random":
-        raise options.wrong("methods of which the first one ranks columns", text)
+        raise options.WrongValue("methods of which the first one ranks columns", text)
     return names
 
 
@@ -207,7 +207,7 @@ def _share(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise options.wrong("a share above 0 and up to 1, such as 0.5", text)
+    raise options.WrongValue("a share above 0 and up to 1, such as 0.5", text)
 
 
 def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, steps: str) -> None:

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         for each, a in explained(question, runs, terminal, bar, failed):
             results.setdefault(each.method, {})[each.path] = a
     # A photo that failed with one method is left out of all.
-    whole, left_out = [path for path in names if path not in failed], reasons(failed)
+    whole, left_out = [path for path in names if path not in failed], reasons(failed, terminal)
     errors = [{"photo": path, "error": reason} for path, reason in left_out]
     if whole:
         comparison = Comparison(

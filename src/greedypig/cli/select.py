@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
                 except KeyboardInterrupt:
                     raise Stopped(f"Stopped while {job.stage}.") from None
         except (InvalidInput, InvalidType, InvalidFile) as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(*error.pieces) from error
         if group.first:
             report(job, terminal)
     return DONE

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 
 from .attribution import Attribution
-from .errors import InvalidInput, OtherQuestion
+from .errors import Argument, InvalidInput, OtherQuestion
 from .features import Features
 from .methods import MethodLike
 from .progress import Progress, ProgressLike
@@ -114,24 +114,25 @@ def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
     load: Callable[[PathOrText], Attribution]
     load = import_module("greedypig.results.storage").load  # Files are above this room.
     saved = load(checkpoint)
-    if (difference := _difference(saved, run)) is not None:
-        raise OtherQuestion(difference, fspath(checkpoint))
+    if difference := _difference(saved, run):
+        raise OtherQuestion(*difference, checkpoint=fspath(checkpoint))
     return saved
 
 
-def _difference(saved: Attribution, run: Run) -> str | None:
-    """What the saved run was asked otherwise than this one."""
+def _difference(saved: Attribution, run: Run) -> tuple[str | Argument, ...]:
+    """What the saved run was asked otherwise than this one, in a sentence; else nothing."""
     provenance = run.question.records[0].provenance
     for what in ("model", "input", *CALLABLES):
         if saved.provenance.get(what) != provenance.get(what):
-            return f"Expected the {what} of the saved run (got another: fingerprints differ)."
+            return (f"Expected the {what} of the saved run (got another: fingerprints differ).",)
     if not _same_features(saved.features, run.features):
-        return "Expected the features of the saved run (got others)."
+        return ("Expected the features of the saved run (got others).",)
     for name in sorted({*run.settings[0], *saved.settings} - {"batch_size"}):
         before, now = saved.settings.get(name), run.settings[0].get(name)
         if before != now:  # Batches change the last bits at most.
-            return f"Expected the settings of the saved run, {name}={before!r} (got {now!r})."
-    return None
+            setting = Argument(name, before)
+            return "Expected the settings of the saved run, ", setting, f" (got {now!r})."
+    return ()
 
 
 def _same_features(one: Features, other: Features) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .errors import InvalidInput
+from .errors import Argument, InvalidInput
 from .features import Features
 from .objective import Objective
 from .rounds import State
@@ -52,8 +52,10 @@ class WhileGRises:
         """Refuse windows: the gain of one depends on those that it overlaps."""
         if features.kind == "windows":
             raise InvalidInput(
-                "Expected features that do not overlap for schedule='measured' (got windows). "
-                "Try gp.grid(b)."
+                "Expected features that do not overlap for ",
+                Argument("schedule", "measured"),
+                " (got windows).",
+                advice="Try gp.grid(b).",
             )
 
     def __call__(

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import GreedyPigError, InvalidInput, InvalidType, first_line
+from ..core.errors import GreedyPigError, InvalidInput, first_line
 from ..core.objective import Objective
 from ..network.frozen import Frozen, freeze
 from ..tensors.targets import levels_to_caller
@@ -53,8 +53,6 @@ MASKED_INSTEAD = (
 
 def frozen_model(model: Callable[..., Any]) -> Frozen:
     """A private copy of the model, whose PyG layers do not cache the degrees of one graph."""
-    if not callable(model):
-        raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
     if frozen.module is not None and not frozen.held:
         for module in frozen.module.modules():

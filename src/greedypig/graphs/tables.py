@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, MissingPackage, first_line
+from ..core.errors import Argument, InvalidFile, MissingPackage, first_line
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".parquet")
 LABELS = ("label", "y", "class")
@@ -172,7 +172,8 @@ def _numbers(table: Any, names: Sequence[str], path: Path, kind: str = "float64"
         if not filled:
             raise InvalidFile(
                 f"Expected a number ({kind}) in every row of column {name!r} in {path.name} "
-                f"(got {table[name].type}). Try label= if it holds the classes."
+                f"(got {table[name].type}).",
+                advice=("Try ", Argument("label", name), " if it holds the classes."),
             )
     return np.stack(columns, 1)
 

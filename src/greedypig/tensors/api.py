@@ -16,7 +16,7 @@ from torch import Tensor
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import Argument, GreedyPigWarning, InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.methods import Method, as_method
@@ -43,7 +43,7 @@ from ..types import (
     Target,
 )
 from . import baselines
-from .inputs import Example
+from .inputs import Example, check_examples, check_names, ids_like
 from .inputs import Model as ModelInputs
 from .methods import choose
 from .notes import notes_of
@@ -177,6 +177,7 @@ def explain_many(
         >>> [a.order.tolist() for a in gp.explain_many(lambda x: x.sum(1), xs)]
         [[1, 2, 0], [0, 1, 2]]
     """
+    check_examples(xs)
     # A list is one per example; what else a caller may pass is the same for all.
     targets = target if isinstance(target, list | tuple | Tensor) else repeat(target)
     each_fixed = fixed if isinstance(fixed, list) else repeat(fixed)
@@ -417,20 +418,24 @@ def check_not_flat(objective: Objective, problem: int, attribution: Attribution)
     moves = bool((objective.end[:, problem] != objective.start[:, problem]).any())
     full = attribution.full_value
     if full == float(attribution.values[0]) and moves:
+        argument = Argument("target"), ", ", Argument("objective"), " or ", Argument("baseline")
         raise InvalidInput(
             f"Expected an output{of} that depends on the features (got every gradient 0, and "
-            f"{full:g} with all features as with none). Try another target, objective or "
-            "baseline."
+            f"{full:g} with all features as with none).",
+            advice=("Try another ", *argument, "."),
         )
-    why = "the input is the baseline itself. Try another baseline"
+    why = "the input is the baseline itself"
+    advice: tuple[str | Argument, ...] = ("Try another ", Argument("baseline"), ".")
     if moves:
-        why = (
-            "the objective is flat where its gradient was taken. Try "
-            "objective='log-probability' or 'logit', or another baseline"
-        )
+        why = "the objective is flat where its gradient was taken"
+        objectives = Argument("objective", "log-probability"), " or 'logit'"
+        advice = ("Try ", *objectives, ", or another ", Argument("baseline"), ".")
     warnings.warn(
-        f"Every score of the first round{of} is exactly 0, and features come in the order of "
-        f"their indices: {why}.",
+        GreedyPigWarning(
+            f"Every score of the first round{of} is exactly 0, and features come in the order of "
+            f"their indices: {why}.",
+            advice=advice,
+        ),
         stacklevel=levels_to_caller(),
     )
 
@@ -456,7 +461,7 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
         )
     if spec.n != layout.n:
         raise InvalidInput(f"Expected features over {layout.n} values (got {spec.n}).")
-    return spec if names is None else spec.named(names)
+    return spec if names is None else spec.named(check_names(names))
 
 
 def _group_ids(spec: Any, layout: Layout) -> Tensor:
@@ -472,12 +477,5 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
         )
     parts = []
     for each, shape, name in zip(ids, layout.shapes, layout.names, strict=True):
-        tensor = torch.as_tensor(each)
-        try:
-            parts.append(torch.broadcast_to(tensor, shape).reshape(-1))
-        except RuntimeError:
-            raise InvalidInput(
-                f"Expected group ids shaped like input {name!r}, {shape} "
-                f"(got {tuple(tensor.shape)})."
-            ) from None
+        parts.append(ids_like(name, shape, each).reshape(-1))
     return torch.cat(parts)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..core.errors import Argument, InvalidInput, InvalidType, MissingPackage
 from ..core.numbers import check_knobs
 from ..core.objective import Objective
 from ..core.rounds import Round
@@ -186,8 +186,8 @@ def llm_scores(
     text = as_text(objective, name)
     if text.answer is None:
         raise InvalidInput(
-            f"Expected a language model for method {name!r} (got a classifier). "
-            "Try method='leave-one-out' or 'captum-layer-ig'."
+            f"Expected a language model for method {name!r} (got a classifier).",
+            advice=("Try ", Argument("method", "leave-one-out"), " or 'captum-layer-ig'."),
         )
     attr, prompt, model, calls = captum_attr(), text.prompt, text.model, 0
 
