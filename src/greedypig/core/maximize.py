@@ -54,8 +54,8 @@ def maximize(
     """
     question = Question.of(objective, features)
     if checkpoint is not None:  # It is told from those of other set functions.
-        fingerprint = import_module("greedypig.network.fingerprint").fingerprint
-        record = Record(provenance={"model": fingerprint(question.objective.plain.origin)})
+        callables = import_module("greedypig.network.fingerprint").callables
+        record = Record(provenance=callables(objective=question.objective.plain.origin))
         question = replace(question, records=(record,) * question.objective.b)
     results = carry_out(
         question,
