@@ -47,6 +47,8 @@ except ImportError as error:
 
 _HOOK_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
+GRADIENTS = 50
+"""Gradients of a row in all rounds if n_steps is not given: Captum's default."""
 _RULES = {
     "gausslegendre": "gauss-legendre",
     "riemann_middle": "midpoint",
@@ -82,7 +84,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         baselines: Any = None,
         target: Any = None,
         additional_forward_args: Any = None,
-        n_steps: int = FOR_CAPTUM.steps,
+        n_steps: int | None = None,
         method: str = "gausslegendre",
         internal_batch_size: int | None = None,
         return_convergence_delta: bool = False,
@@ -96,6 +98,8 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         F(inputs) − F(baselines). Raw scores of different rounds do not compare.
         Every row of the batch is a problem of its own.
 
+        n_steps: gradients in each round. None spends 50 in all, as Captum does, and at least 5 in
+        each round.
         delta: per row, the largest completeness error of its rounds,
         Σ scores − (F(inputs) − F(point where the round started)).
         """
@@ -104,7 +108,6 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
             )
         n_rounds = check_count("n_rounds", n_rounds)
-        scorer = IG(n_steps, _RULES[method])
         with torch.inference_mode(False):
             batch = _Batch(
                 self.forward_func,
@@ -114,6 +117,9 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
                 batch_size=internal_batch_size,
             )
             rounds = min(n_rounds, batch.layout.n)
+            if n_steps is None:
+                n_steps = max(FOR_CAPTUM.steps, GRADIENTS // rounds)
+            scorer = IG(n_steps, _RULES[method])
             run = Run(batch.objective, Rounds(rounds=rounds, steps=n_steps, rule=scorer.rule))
             for _ in run:
                 pass
@@ -163,9 +169,15 @@ class _Batch:
                     f"(got {row.dtype} of shape {tuple(row.shape)} for input {i}). "
                     "Try additional_forward_args for what is not explained."
                 )
+        count = len(rows[0])
+        several = isinstance(target, list) or (isinstance(target, Tensor) and target.numel() > 1)
+        if several and len(target) != count:
+            raise InvalidInput(f"Expected a target for each of {count} rows (got {len(target)}).")
         self.forward, self.target, self.extra = freeze(forward), target, extra
         self.rows = tuple(row.detach() for row in rows)
         self.layout = Layout.of(tuple(row[0] for row in self.rows))
+        if not self.layout.n:
+            raise InvalidInput(f"Expected inputs with values (got {self.layout.shapes} for a row).")
         self.end = self._flat(self.rows)
         """(count, n) the inputs."""
         self.start = self._flat(starts).to(self.end)
@@ -200,10 +212,11 @@ class _Batch:
     def _flat(self, tensors: tuple[Any, ...]) -> Tensor:
         """(count, n): numbers and tensors that broadcast to the inputs, end to end."""
         parts = [
-            torch.broadcast_to(torch.as_tensor(t).detach().to(r.device), r.shape).flatten(1)
+            torch.broadcast_to(torch.as_tensor(t).detach().to(r.device), r.shape)
             for t, r in zip(tensors, self.rows, strict=True)
         ]
-        return torch.cat(parts, 1)
+        # A batch of numbers, (count,), has a column of them.
+        return torch.cat([part.unsqueeze(1).flatten(1) for part in parts], 1)
 
     def _values(self, points: Tensor, index: Tensor) -> Tensor:
         """(m,): F at points whose rows of the batch are index (m,)."""
