@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..compat import private
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.layout import Layout
@@ -31,20 +32,14 @@ from ..tensors.inputs import ModelObjective
 from ..tensors.methods import FOR_CAPTUM
 
 try:
-    from captum._utils.common import (
-        _format_additional_forward_args,
-        _format_output,
-        _run_forward,
-    )
     from captum.attr import LRP, Deconvolution, DeepLift, GradientAttribution, GuidedBackprop
-    from captum.attr._utils.common import _format_input_baseline
-    from captum.log import log_usage
 except ImportError as error:
     raise MissingPackage(
         "Expected the package captum for greedypig.adapters.captum (it is not installed). "
         'Try pip install "greedypig[captum]".'
     ) from error
 
+extra_arguments, shaped_as, run_forward, with_baselines, log_usage = private("captum")
 _HOOK_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
 GRADIENTS = 50
@@ -111,9 +106,9 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         with torch.inference_mode(False):
             batch = _Batch(
                 self.forward_func,
-                *_format_input_baseline(inputs, baselines),
+                *with_baselines(inputs, baselines),
                 target=target,
-                extra=_format_additional_forward_args(additional_forward_args),
+                extra=extra_arguments(additional_forward_args),
                 batch_size=internal_batch_size,
             )
             rounds = min(n_rounds, batch.layout.n)
@@ -127,7 +122,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             flat = torch.stack([batch.layout.flatten(a.contributions()) for a in results])
             if not self._multiply_by_inputs:
                 flat = batch.per_unit(flat, scorer.quadrature if n_rounds == 1 else None)
-            output = _format_output(isinstance(inputs, tuple), batch.split(flat))
+            output = shaped_as(isinstance(inputs, tuple), batch.split(flat))
         if not return_convergence_delta:
             return output
         return output, batch.end.new_tensor([_largest_error(a) for a in results])
@@ -230,7 +225,7 @@ class _Batch:
         if isinstance(target, list):
             target = [target[i] for i in index.tolist()]
         try:
-            output: Tensor = _run_forward(self.forward, self.split(points), target, extra)
+            output: Tensor = run_forward(self.forward, self.split(points), target, extra)
         except IndexError as error:
             raise InvalidInput(
                 f"Expected a target within the forward function's output (got {self.target!r})."
