@@ -17,6 +17,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ..compat import eager_attention
 from ..core.errors import Argument, InvalidInput, InvalidType, NotDifferentiable, did_you_mean
 from ..core.numbers import whole
 from ..core.objective import Objective
@@ -200,13 +201,8 @@ class TextObjective(Objective):
         one, or the last one of a causal model."""
         self.count_forwards(1)
         module = self.model.module
-        before = module.config._attn_implementation
-        module.set_attn_implementation("eager")
-        try:
-            with torch.no_grad():
-                layers = module(input_ids=self.ids.unsqueeze(0), output_attentions=True).attentions
-        finally:
-            module.set_attn_implementation(before)
+        with eager_attention(module), torch.no_grad():
+            layers = module(input_ids=self.ids.unsqueeze(0), output_attentions=True).attentions
         mean = torch.stack([layer[0].mean(0) for layer in layers]).mean(0)
         if self.answer is None:
             return self.summed(mean[-1 if self.causal else 0])
