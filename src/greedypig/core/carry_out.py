@@ -51,16 +51,16 @@ def carry_out(
     saved = None if checkpoint is None else _saved(checkpoint, run)
     if saved is not None:
         exhausted = run.stop.gain and saved.stop is StopReason.NO_GAIN
-        run.go_on_from(run.state.after(saved), exhausted=exhausted)
+        run.state, run.exhausted = run.state.after(saved), exhausted
         question.take_up(saved)
     rounds_before = len(run.state.picks)
     keep = _Keeper(run, checkpoint if writes else None)
     told = Progress(progress)
-    told(len(run.state.picks), run.rounds_planned)
+    told(len(run.state.picks), _planned(run))
     try:
         for state in run:
             keep.now_and_then()
-            told(len(state.picks), run.rounds_planned)
+            told(len(state.picks), _planned(run))
     finally:  # An error or Ctrl-C leaves the rounds done.
         keep.rounds()
     finished = saved is not None and saved.stop is not StopReason.RUNNING
@@ -71,6 +71,14 @@ def carry_out(
     if checkpoint is not None and writes:
         results[0].save(checkpoint)
     return results
+
+
+def _planned(run: Run) -> int:
+    """How many rounds there are, as far as the schedule and the gradients allow."""
+    rounds, limit = len(run.schedule), run.stop.gradients
+    if limit is None or not run.cost:
+        return rounds
+    return min(rounds, len(run.state.picks) + (limit - run.state.gradients) // run.cost)
 
 
 class _Keeper:

@@ -12,6 +12,7 @@ from .errors import Argument, InvalidInput
 from .features import Features
 from .objective import Objective
 from .rounds import State
+from .stopping import Stop
 
 
 class Revision(Protocol):
@@ -34,6 +35,11 @@ class Revision(Protocol):
         the last round?
         """
         ...
+
+
+def revisions_of(stop: Stop) -> tuple[Revision, ...]:
+    """What `stop` changes of the picks: gain=True takes those with a positive score."""
+    return (OnlyPositive(),) if stop.gain else ()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from ..core.numbers import whole
 from ..core.objective import Objective
 from ..core.progress import Progress
 from ..core.question import Question, Record
+from ..core.revisions import revisions_of
 from ..core.rules import rules_of
 from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables, versions
@@ -288,8 +289,8 @@ class Many:
         """How many examples like this share rounds: as many as fill a batch with their points."""
         job, stop = self.job, self.search["stop"]
         method = job.method_for(example)
-        alone = bool(rules_of(replace(stop, gradients=None)))
-        alone |= bool(method.revisions(self.search["k"], stop)) or stop.gain
+        alone = any(rule.alone for rule in rules_of(stop))
+        alone |= bool(method.revisions(self.search["k"], stop) + revisions_of(stop))
         # Whether views fit is decided for each picture.
         alone |= bool(job.by_name) and isinstance(method, SteadyPIG)
         read = getattr(job.features, "reads_input", False)
