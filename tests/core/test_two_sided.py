@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.core.objective import as_objective
+from greedypig.core.two_sided import as_objective
 from nets import mlp, row
-from problems import copies, indicator, modular, random_coverage, saturating, xor
+from problems import copies, indicator, modular, random_coverage, round_at, saturating, xor
 
 ONE_BY_ONE = gp.GreedyPIG(per_round=1, steps=40)
 
@@ -282,7 +282,7 @@ def test_two_sided_rounds_take_both_of_two_features_that_say_the_same():
 def test_two_sided_rounds_integrate_with_the_selected_features_present_and_absent():
     g = gp.objective(lambda m: m[:, 0] * m[:, 1] + m[:, 2] ** 2, 3)
     scorer = gp.TwoSidedPIG(steps=60, necessity=0.25).scorer
-    scores = scorer(g.changed(round=1), torch.tensor([[1.0, 0.0, 0.0]]))[0]
+    scores = scorer(g, round_at(g, torch.tensor([[1.0, 0.0, 0.0]]), number=1))[0]
     # Present: ∫ ∂ = (·, 1, 1), absent: (·, 0, 1); each divided by its largest.
     assert scores.tolist() == pytest.approx([0, 0.75, 1.0], abs=1e-3)
 

@@ -66,7 +66,8 @@ class Run:
         """Refuse what looks at one problem alone where there are several."""
         for revision in self.revisions:
             revision.check(self.features)
-        alone = [*(r.name for r in self.revisions), *(r.name for r in self.rules)]
+        rules = [rule for rule in self.rules if not rule.side_by_side]
+        alone = [*(r.name for r in self.revisions), *(r.name for r in rules)]
         if self.objective.b > 1 and alone:
             raise InvalidInput(
                 f"Expected one problem for {alone[0]} (got {self.objective.b}). "
