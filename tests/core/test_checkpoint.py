@@ -328,9 +328,9 @@ def test_an_error_or_ctrl_c_leaves_the_rounds_before_it(error, path, monkeypatch
 
 def test_ctrl_c_while_values_are_measured_leaves_all_rounds(path):
     method = gp.Greedy(SCORERS["ig"], rounds=5)
+    interrupted = failing(net(17, N), 0, KeyboardInterrupt(), gradient=False)
     with pytest.raises(KeyboardInterrupt):
-        objective = failing(net(17, N), 0, KeyboardInterrupt(), gradient=False)
-        gp.maximize(objective, method, checkpoint=path)
+        gp.maximize(interrupted, method, checkpoint=path)
     objective = net(17, N).objective(batch_size=64)
     resumed = gp.maximize(objective, method, checkpoint=path)
     assert objective.gradients_used == 0
@@ -353,22 +353,28 @@ def test_a_process_that_does_not_write_reads(path):
     assert_same(gp.load(path), half)
 
 
-ENDLESS = """
-import sys
-from pathlib import Path
+LONG = """
+import sys, time
 sys.path.insert(0, sys.argv[2])
 import greedypig as gp
+import torch
 from greedypig.core import carry_out
 from problems import net
+
+def slow(w):
+    time.sleep(0.005)
+    return net(17, 400).g(w)
+
 carry_out.BETWEEN = 0.0
-gp.maximize(net(17, 400).objective(), gp.GreedyPIG(per_round=1, steps=2), checkpoint=sys.argv[1])
+objective = gp.objective(slow, 400, dtype=torch.float64)
+gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=2), checkpoint=sys.argv[1])
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_kill_9_leaves_a_whole_file_to_go_on_from(path):
     tests = str(Path(__file__).parents[1])
-    job = subprocess.Popen([sys.executable, "-c", ENDLESS, str(path), tests])
+    job = subprocess.Popen([sys.executable, "-c", LONG, str(path), tests])
     try:
         deadline = time.monotonic() + 120
         while not path.exists() and time.monotonic() < deadline:

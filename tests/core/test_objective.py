@@ -119,7 +119,7 @@ def test_a_scorer_cannot_spoil_the_mask_and_selected_values_are_ignored():
 @pytest.mark.parametrize("scores", [torch.zeros(3), torch.zeros(2, 4), [1, 2, 3, 4], None])
 def test_a_scorer_that_returns_something_else_is_refused(scores):
     with pytest.raises(gp.InvalidType, match=r"\(1, 4\)"):
-        list(gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(lambda objective, round: scores)))
+        list(gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(lambda *_: scores)))
 
 
 def test_a_scorer_that_returns_nan_is_named():
@@ -146,7 +146,7 @@ def test_what_is_no_method_is_refused():
 def test_a_non_finite_gradient_names_the_round_and_the_step():
     # √w has an infinite slope at 0, where the left rule's first step is.
     objective = gp.objective(lambda w: w.sqrt().sum(1), 3)
-    with pytest.raises(gp.NonFinite, match=r"to x\[0\] in step 1\)\. This was in round 1\.") as caught:
+    with pytest.raises(gp.NonFinite, match=r"x\[0\] in step 1\)\. This was in round 1\.") as caught:
         gp.maximize(objective, gp.GreedyPIG(steps=4, rule="left"))
     (so_far,) = caught.value.so_far
     assert so_far.picks == ()

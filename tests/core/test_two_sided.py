@@ -1,5 +1,7 @@
 """G(S) = g(S) + g(all) − g(all without S), by closed forms; the same for every kind of data."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -86,17 +88,6 @@ def test_every_point_costs_two_gradients_and_a_budget_knows_it():
 
 
 def test_a_set_function_with_its_own_gradient_has_two_sides_too():
-    class Modular:
-        n = 3
-        dtype = torch.float64
-        weights = torch.tensor([3.0, 1.0, 2.0], dtype=torch.float64)
-
-        def values(self, masks):
-            return masks @ self.weights
-
-        def gradient(self, masks, weights):
-            return self.weights * weights.sum()
-
     a = gp.maximize(gp.two_sided(Modular()), ONE_BY_ONE)
     assert a.scores.tolist() == pytest.approx([6, 2, 4])
     assert a.gradients_used == 3 * 40 * 2
@@ -122,6 +113,35 @@ def test_smooth_ig_sees_both_sides():
 def test_two_sides_of_two_sides_are_refused():
     with pytest.raises(gp.InvalidInput, match="one side"):
         gp.two_sided(gp.two_sided("softmax"))
+
+
+class Modular:
+    """A set function with a gradient of its own, which pickle finds by its name."""
+
+    n = 3
+    dtype = torch.float64
+
+    def __init__(self):
+        self.weights = torch.tensor([3.0, 1.0, 2.0], dtype=torch.float64)
+
+    def values(self, masks):
+        return masks @ self.weights
+
+    def gradient(self, masks, weights):
+        return self.weights * weights.sum()
+
+
+def test_a_pickled_objective_counts_for_itself_and_gives_the_same():
+    both = as_objective(gp.two_sided(Modular()))
+    gp.maximize(both, ONE_BY_ONE)
+    copy = pickle.loads(pickle.dumps(both))
+    a, b = gp.maximize(both, ONE_BY_ONE), gp.maximize(copy, ONE_BY_ONE)
+    assert b.scores.tolist() == a.scores.tolist()
+    assert b.values.tolist() == a.values.tolist()
+    assert both.gradients_used == copy.gradients_used == 2 * a.gradients_used
+    assert copy.inner.gradients_used == copy.gradients_used
+    gp.maximize(copy, ONE_BY_ONE)
+    assert both.gradients_used == 2 * a.gradients_used
 
 
 # Models on tensors.
@@ -235,11 +255,13 @@ def test_explain_node_adds_what_the_rest_of_the_graph_loses():
 
     expected = g(taken) + g(torch.ones_like(taken)) - g(~taken)
     assert float(a.values[2]) == pytest.approx(expected, rel=1e-4)
-    assert a.gradients_used == 2 * one.gradients_used
-    kept = gp.explain_node(
-        gcn, x, edge_index, 2, k=2, normalisation="kept", objective=gp.two_sided()
-    )
-    assert kept.settings["objective"] == "two-sided log-likelihood"
+    # Where degrees are recomputed, each point of one side costs the gradient of the rest, too.
+    assert a.gradients_used == one.gradients_used
+    kept = {"k": 2, "normalisation": "kept"}
+    one = gp.explain_node(gcn, x, edge_index, 2, **kept)
+    both = gp.explain_node(gcn, x, edge_index, 2, **kept, objective=gp.two_sided())
+    assert both.gradients_used == 2 * one.gradients_used
+    assert both.settings["objective"] == "two-sided log-likelihood"
 
 
 def test_select_features_measures_both_sides_of_the_loss():

@@ -200,6 +200,7 @@ def next_round(
 ) -> State:
     """One round of Algorithm 1, z = picks; the state itself where nothing is left to take."""
     number, before = len(state.picks), objective.gradients_used
+    picks = min(picks, features.count - state.order.shape[1])
     mask = features.mask(state.taken)
     goal = features.goal(state.taken, picks)
     now = Round(
