@@ -35,7 +35,8 @@ SCORES = ("first_scores", "score_sums")
 """Tensors that a result may lack."""
 
 
-PLAIN = ("selected", "gradients_used", "seconds", "settings", "provenance", "about")
+COSTS = ("gradients_used", "forwards_used", "seconds")
+PLAIN = ("selected", *COSTS, "settings", "provenance", "about")
 """Fields of a result that JSON holds as they are."""
 
 
@@ -46,7 +47,6 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     record = {name: getattr(a, name) for name in PLAIN} | {
         "schema": SCHEMA,
         "picks": a.picks,
-        "forwards_used": a.forwards_used,
         "full_value": None if isnan(a.full_value) else a.full_value,
         "totals": [None if isnan(total) else total for total in a.totals],
         "stop": a.stop.name,
@@ -106,7 +106,6 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
     return Attribution(
         **plain,
         picks=tuple(record["picks"]),
-        forwards_used=record.get("forwards_used", 0),  # Files of version 0.2 do not say.
         full_value=_number(record["full_value"]),
         totals=tuple(_number(total) for total in record["totals"]),
         stop=StopReason[record["stop"]],
