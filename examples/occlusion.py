@@ -5,7 +5,7 @@
 Leave-one-out scores a feature by what the output loses without it. Two copies of a feature both
 score 0, because the other copy is still there. Greedy rounds that add one feature at a time select
 the first copy, and the second then adds nothing. A method is any callable from an objective and a
-mask to scores.
+round to scores.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import greedypig as gp
+from greedypig.core.rounds import Round
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class LeaveOneOut:
     name = "leave-one-out"
     cost = 0  # It takes values alone, no gradients.
 
-    def __call__(self, objective: gp.Objective, mask: Tensor) -> Tensor:
-        """(b, n) masks → (b, n) scores."""
-        b, n = mask.shape
+    def __call__(self, objective: gp.Objective, round: Round) -> Tensor:
+        """(b, n) scores."""
+        b, n = round.mask.shape
         full = torch.ones(b, 1, n)
         return objective.values(full) - objective.values(full - torch.eye(n))
 
@@ -39,9 +40,9 @@ class AddOne:
     name = "add-one"
     cost = 0
 
-    def __call__(self, objective: gp.Objective, mask: Tensor) -> Tensor:
-        """(b, n) masks → (b, n) scores."""
-        b, n = mask.shape
+    def __call__(self, objective: gp.Objective, round: Round) -> Tensor:
+        """(b, n) scores."""
+        mask, (b, n) = round.mask, round.mask.shape
         with_one = (mask.unsqueeze(1) + torch.eye(n).expand(b, n, n)).clamp(max=1)
         return objective.values(with_one) - objective.values(mask.unsqueeze(1))
 

@@ -100,7 +100,9 @@ def test_several_inputs_come_back_in_their_container(path, container):
 def test_whatever_was_asked_for_can_be_saved(path, options):
     a = gp.explain(mlp(), row(), **options)
     a.save(path)
-    assert identical(a, gp.load(path))
+    b = gp.load(path)
+    assert identical(a, b)
+    assert b.forwards_used == a.forwards_used
 
 
 def test_results_of_plain_set_functions_come_back(path):
@@ -233,7 +235,7 @@ def test_notes_take_no_part_in_going_on_with_a_run(path):
     options = {"method": gp.GreedyPIG(rounds=4, steps=3)}
     part = gp.explain(mlp(), row(), stop=gp.Stop(gradients=6), **options)
     part.with_notes(FACTS, p=torch.ones(1)).save(path)
-    whole = gp.explain(mlp(), row(), resume=path, **options)
+    whole = gp.explain(mlp(), row(), checkpoint=path, **options)
     assert identical(whole, gp.explain(mlp(), row(), **options))
 
 

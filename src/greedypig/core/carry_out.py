@@ -62,6 +62,7 @@ def carry_out(
             keep.now_and_then()
             told(len(state.picks), _planned(run))
     finally:  # An error or Ctrl-C leaves the rounds done.
+        told.end()
         keep.rounds()
     finished = saved is not None and saved.stop is not StopReason.RUNNING
     if saved is not None and finished and len(run.state.picks) == rounds_before:

@@ -85,7 +85,10 @@ class Question:
         there are several."""
         for revision in revisions:
             revision.check(self.features)
-        alone = [*(r.name for r in revisions), *(rule.name for rule in rules if rule.alone)]
+        alone = [
+            *(r.name for r in revisions),
+            *(rule.name for rule in rules if not rule.side_by_side),
+        ]
         if alone and self.objective.b > 1:
             raise InvalidInput(
                 f"Expected one problem for {alone[0]} (got {self.objective.b}). "

@@ -26,8 +26,8 @@ class StopRule(Protocol):
 
     measures: ClassVar[bool]
     """Does the rule need G(S)?"""
-    alone: ClassVar[bool]
-    """Does the rule look at one problem alone?"""
+    side_by_side: ClassVar[bool]
+    """Does the rule hold for several problems at once?"""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class GradientLimit:
     gradients: int
     name = "gradients"
     measures: ClassVar[bool] = False
-    alone: ClassVar[bool] = False
+    side_by_side: ClassVar[bool] = True
 
     def reason(self, state: State, cost: int) -> StopReason | None:
         """Would the next round need more?"""
@@ -60,7 +60,7 @@ class TimeLimit:
     seconds: float
     name = "seconds"
     measures: ClassVar[bool] = False
-    alone: ClassVar[bool] = True
+    side_by_side: ClassVar[bool] = False
 
     def reason(self, state: State, cost: int) -> StopReason | None:
         """Is the time over?"""
@@ -74,7 +74,7 @@ class ValueReached:
     value: float
     name = "value"
     measures: ClassVar[bool] = True
-    alone: ClassVar[bool] = True
+    side_by_side: ClassVar[bool] = False
 
     def reason(self, state: State, cost: int) -> StopReason | None:
         """Is the value reached?"""

@@ -40,10 +40,8 @@ SCORES = ("first_scores", "score_sums")
 """Tensors that a result may lack."""
 
 
-PLAIN = (
-    *("selected", "gradients_used", "forwards_used", "seconds"),
-    *("settings", "provenance", "about"),
-)
+COSTS = ("gradients_used", "forwards_used", "seconds")
+PLAIN = ("selected", *COSTS, "settings", "provenance", "about")
 """Fields of a result that JSON holds as they are."""
 
 
@@ -138,6 +136,7 @@ class _Record:
     selected: int
     picks: tuple[int, ...]
     gradients_used: int
+    forwards_used: int
     seconds: float
     settings: dict[str, Any]
     provenance: dict[str, Any]
@@ -147,7 +146,6 @@ class _Record:
     stop: str
     features: _Features
     layout: Layout
-    forwards_used: int = 0
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor], where: str) -> Attribution:

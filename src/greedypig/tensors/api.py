@@ -289,7 +289,7 @@ class Many:
         """How many examples like this share rounds: as many as fill a batch with their points."""
         job, stop = self.job, self.search["stop"]
         method = job.method_for(example)
-        alone = any(rule.alone for rule in rules_of(stop))
+        alone = not all(rule.side_by_side for rule in rules_of(stop))
         alone |= bool(method.revisions(self.search["k"], stop) + revisions_of(stop))
         # Whether views fit is decided for each picture.
         alone |= bool(job.by_name) and isinstance(method, SteadyPIG)
