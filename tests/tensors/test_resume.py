@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from nets import identical, linear, mlp, row
+from nets import Calls, identical, linear, mlp, row
 
 
 @pytest.fixture
@@ -85,6 +85,32 @@ def test_an_interrupted_run_goes_on_from_its_last_round(path, after):
     rounds[0] = 6
     assert identical(gp.explain(model, row(), method=method, checkpoint=path), whole)
     assert sum(seen) == 6 - after
+
+
+def test_a_finished_file_gives_the_result_again_without_new_gradients(path):
+    model, options = Calls(mlp()), {"checkpoint": path, "method": gp.GreedyPIG(rounds=3, steps=2)}
+    first = gp.explain(model, row(), **options)
+    before = path.read_bytes()
+    model.gradient_rows.clear()
+    again = gp.explain(model, row(), **options)
+    assert identical(again, first)
+    assert again.seconds == first.seconds
+    assert model.gradient_rows == []
+    assert path.read_bytes() == before
+
+
+def test_progress_tells_the_rounds_done_and_goes_on_from_a_file(path, capsys):
+    told = []
+    options = {"method": gp.GreedyPIG(rounds=3, steps=2), "checkpoint": path}
+    options["progress"] = lambda done, total: told.append((done, total))
+    gp.explain(mlp(), row(), stop=gp.Stop(gradients=4), **options)
+    assert told == [(0, 2), (1, 2), (2, 2)]  # The gradients allow two rounds.
+    told.clear()
+    gp.explain(mlp(), row(), **options)
+    assert told == [(2, 3), (3, 3)]
+    gp.explain(mlp(), row(), method=gp.IG(2), progress=True)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "\r0 of 1 rounds   \r1 of 1 rounds, 0 s left   \n")
 
 
 class Plain(nn.Module):
