@@ -518,7 +518,13 @@ def test_progress_may_be_a_line_on_standard_error(capsys):
     list(gp.explain_many(mlp(), [row(), row(1)], method="ig", progress=True))
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == "\r0 of 2 examples   \r2 of 2 examples, 0 s left   \n"
+    lines = [
+        "",
+        "0 of 2 examples   ",
+        "1 of 2 examples, 0 s left   ",
+        "2 of 2 examples, 0 s left   \n",
+    ]
+    assert said.err.split("\r") == lines
 
 
 def test_the_seconds_of_results_add_up_to_no_more_than_the_call_took():

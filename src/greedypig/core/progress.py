@@ -16,13 +16,10 @@ class Progress:
     """Reports how much is done to a function or to standard error."""
 
     def __init__(self, wanted: ProgressLike, unit: str = "rounds") -> None:
-        self.wanted, self.unit, self.began, self.done = wanted, unit, time.monotonic(), -1.0
+        self.wanted, self.unit, self.began = wanted, unit, time.monotonic()
 
     def __call__(self, done: float, total: float | None) -> None:
-        """Report it, if it is more than before."""
-        if done <= self.done:
-            return
-        self.done = done
+        """Report it."""
         if callable(self.wanted):
             self.wanted(done, total)
         elif self.wanted:
