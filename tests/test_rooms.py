@@ -14,7 +14,7 @@ ROOT = Path(greedypig.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 RANKS = """
 core
-network
+network types
 results
 plots report tensors
 metrics
@@ -65,9 +65,10 @@ def test_packages_that_are_optional_are_imported_where_they_are_used(path):
         assert packages <= sys.stdlib_module_names | {"torch"}
 
 
-def test_every_room_has_a_rank_and_the_root_holds_four_modules():
+def test_every_room_has_a_rank_and_the_root_holds_five_modules():
     assert {p.name for p in ROOT.iterdir() if (p / "__init__.py").exists()} <= set(RANK)
-    assert {p.stem for p in ROOT.glob("*.py")} <= {"__init__", "__main__", "compat", "models"}
+    modules = {path.stem for path in ROOT.glob("*.py")}
+    assert modules == {"__init__", "__main__", "compat", "models", "types"}
 
 
 PRIVATE = re.compile(

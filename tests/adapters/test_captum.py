@@ -496,15 +496,15 @@ def test_a_captum_run_goes_on_from_its_file_and_only_with_its_own_options(tmp_pa
     def method(n_steps: int) -> gp.Greedy:
         return gp.Greedy(gp.from_captum(IntegratedGradients, n_steps=n_steps), per_round=1)
 
+    path = tmp_path / "part.gpig"
     whole = gp.explain(mlp(), row(), method=method(3))
-    gp.explain(mlp(), row(), method=method(3), stop=gp.Stop(gradients=7)).save(
-        tmp_path / "part.gpig"
-    )
-    resumed = gp.explain(mlp(), row(), method=method(3), resume=tmp_path / "part.gpig")
+    part = gp.explain(mlp(), row(), method=method(3), stop=gp.Stop(gradients=7), checkpoint=path)
+    resumed = gp.explain(mlp(), row(), method=method(3), checkpoint=path)
+    assert part.selected < resumed.selected
     assert torch.equal(resumed.order, whole.order)
     assert torch.equal(resumed.scores, whole.scores)
     with pytest.raises(gp.InvalidInput, match="n_steps"):
-        gp.explain(mlp(), row(), method=method(9), resume=tmp_path / "part.gpig")
+        gp.explain(mlp(), row(), method=method(9), checkpoint=path)
 
 
 def test_scorers_run_on_plain_set_functions():

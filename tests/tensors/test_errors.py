@@ -119,7 +119,7 @@ ROW = [
     ({"method": gp.IG}, TypeError, r"IG\(\)"),
     ({"method": "greedy_pig"}, ValueError, "'greedy_pig'.*mean 'greedy-pig'"),
     ({"method": 3}, TypeError, "got int"),
-    ({"method": lambda objective, mask: mask[:, :2]}, TypeError, r"6.*got \(1, 2\)"),
+    ({"method": lambda objective, round: round.mask[:, :2]}, TypeError, r"6.*got \(1, 2\)"),
     ({"stop": gp.Stop(gradients=4)}, ValueError, r"5, the cost .*\(got 4\). Try gradients=5, or"),
     ({"stop": 100}, TypeError, "gp.Stop.*got int"),
     ({"batch_size": 0}, ValueError, "batch_size.*got 0"),

@@ -180,6 +180,8 @@ class PhotoRun:
     """What one feature is, where it is not what --features names."""
     method: str = ""
     """The method's title, where there are several."""
+    place: int = 0
+    """The photo's place among several; its random numbers depend on it, as in `explain_many`."""
 
     @property
     def label(self) -> str:
@@ -304,7 +306,7 @@ class Question:
             k=search.k,
             stop=search.stop,
             judge=self.judge,
-            seed=args.seed,
+            seed=(args.seed, run.place),
             batch_size=args.batch_size or "auto",
             ranking=self.ranking,
             checkpoint=checkpoint,

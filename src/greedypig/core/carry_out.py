@@ -136,7 +136,8 @@ def _difference(saved: Attribution, run: Run) -> tuple[str | Argument, ...]:
             return (f"Expected the {what} of the saved run (got another: fingerprints differ).",)
     if not _same_features(saved.features, run.features):
         return ("Expected the features of the saved run (got others).",)
-    for name in sorted({*run.settings[0], *saved.settings} - {"batch_size"}):
+    names = {*run.settings[0], *saved.settings} - {"batch_size"}
+    for name in sorted(names, key=lambda name: (name != "method", name)):
         before, now = saved.settings.get(name), run.settings[0].get(name)
         if before != now:  # Batches change the last bits at most.
             setting = Argument(name, before)

@@ -271,7 +271,8 @@ class Many:
                 method,
                 **self.search,
                 checkpoint=file,
-                progress=lambda r, rounds: self.tell(first + len(group) * r / max(1, rounds or 1)),
+                # What is measured after the rounds counts as one more.
+                progress=lambda r, rounds: self.tell(first + len(group) * r / (1 + (rounds or 0))),
             )
         except Exception:
             if alone:
