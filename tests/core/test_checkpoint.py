@@ -109,7 +109,9 @@ def failing(g, after: int, error: BaseException | None = None, *, gradient: bool
             return g.g(w) * torch.nan
         return g.g(w)
 
-    return gp.objective(function, N, dtype=torch.float64, batch_size=64)
+    objective = gp.objective(function, N, dtype=torch.float64, batch_size=64)
+    objective.origin = g.g  # To a checkpoint it is g.
+    return objective
 
 
 # Going on.

@@ -97,11 +97,12 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             models fitted here that have no random_state of their own.
 
     After fit:
-        support_: which columns are selected. ranking_: 1 for all that are, then 2, 3, … for the
-        others, as in RFE. order_: all columns, best first, the selected ones as they were picked.
-        scores_: the score each column had when it was picked, 0 if it was not. scores_path_: G(∅),
-        then G after each pick, G = −loss. attribution_: the whole result. model_: the model that
-        was used. n_features_in_, feature_names_in_ as everywhere.
+        support_: which columns are selected. n_features_to_select_: how many. ranking_: 1 for all
+        that are, then 2, 3, … for the others, as in RFE. order_: all columns, best first, the
+        selected ones as they were picked. scores_: the score each column had when it was picked, 0
+        if it was not. scores_path_: G(∅), then G after each pick, G = −loss. attribution_: the
+        whole result. model_: the model that was used. n_features_in_, feature_names_in_ as
+        everywhere.
     """
 
     _seen: int = 0
@@ -212,6 +213,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.ranking_ = np.ones(columns, dtype=np.int64)
         self.ranking_[self.order_[a.selected :]] = np.arange(2, columns - a.selected + 2)
         self.support_ = self.ranking_ == 1
+        self.n_features_to_select_ = a.selected
         self.scores_ = a.feature_scores.numpy()
         self.scores_path_ = a.values.numpy()
         return self
@@ -434,7 +436,8 @@ def _fitted(model: Any, rows: _Rows) -> Any:
             stacklevel=levels_to_caller(),
         )
     with config_context(enable_metadata_routing=False):
-        return model.fit(rows.X, rows.y, **{f"{name}{WEIGHT}": rows.weights for name in takers})
+        model.fit(rows.X, rows.y, **{f"{name}{WEIGHT}": rows.weights for name in takers})
+    return model
 
 
 def _named_steps(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
