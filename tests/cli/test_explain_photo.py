@@ -1,11 +1,15 @@
 """`gp.explain_photo` gives what `greedypig explain` writes."""
 
+import subprocess
+import sys
+
 import torch
 
 import greedypig as gp
 from conftest import TINY
 from greedypig import report
 from greedypig.images import model_from, open_photo
+from small_photos import environment
 
 
 def test_the_result_is_that_of_the_command(answer, place):
@@ -46,3 +50,31 @@ def test_the_other_class_of_a_margin_may_be_named(place):
     a = gp.explain_photo("photo.png", TINY[1], objective="margin:blue", method="ig")
     assert a.settings["rival"] == 3
     assert a.about["objective"] == "margin:blue"
+
+
+OBJECTIVE_OF_ITS_OWN = """
+import sys
+from dataclasses import replace
+
+import torch
+
+import greedypig as gp
+
+a = gp.explain_photo(
+    "photo.png",
+    "tiny_models:build",
+    objective=lambda logits: logits[:, 1] - logits[:, 3],
+    baseline=[torch.zeros(3, 8, 8), "gray"],
+    method=gp.GreedyPIG(rounds=2, steps=2),
+)
+replace(a, seconds=0.0).save(sys.argv[1])
+"""
+
+
+def test_two_processes_write_the_same_file(place):
+    for name in ("one.gpig", "two.gpig"):
+        command = [sys.executable, "-c", OBJECTIVE_OF_ITS_OWN, name]
+        subprocess.run(command, check=True, env=environment(), timeout=120, cwd=place)
+    assert (place / "one.gpig").read_bytes() == (place / "two.gpig").read_bytes()
+    about = gp.load("one.gpig").about
+    assert (about["objective"], about["baseline"]) == ("callable", "tensor,gray")

@@ -35,7 +35,7 @@ def parts(page):
 def test_the_answer_comes_first_then_the_text_with_its_parts_in_order():
     page = report.html(text_result())
     read = words(page)
-    sentence = "2 of 4 sentences are enough for “red” (0.900, all 0.820)."
+    sentence = "2 of 4 sentences are enough for “red” (95 % of the rise: 0.900, all 0.820)."
     assert sentence in read
     assert read.index(sentence) < read.index("The text, with the best sentences in order")
     assert parts(page) == [
@@ -78,7 +78,9 @@ def test_what_is_enough_is_listed_and_what_was_selected_beyond_it_is_folded():
     table = first[first.index("First sentences In order of selection") :]
     assert "Paint it red!" in table
     assert "It rained." not in table
-    assert rest.startswith(" Not needed: those above are enough. 1 more is not shown.")
+    assert rest.startswith(
+        " Not needed: those above are enough (95 % of the rise). 1 more is not shown."
+    )
     assert rest.index("It rained.") < rest.index("Predictions")
     assert "sentences selected" not in read
     assert "search ended with3 of 4 sentences" in rest

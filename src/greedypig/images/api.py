@@ -29,7 +29,7 @@ from ..results.picture import unranked
 from ..tensors import baselines
 from ..tensors.api import Job, check_not_flat
 from ..tensors.run import check_checkpoint
-from ..tensors.targets import margin
+from ..tensors.targets import Target, margin
 from .class_names import find_class
 from .from_spec import model_from
 from .networks import ImageModel
@@ -128,7 +128,7 @@ def explain_photo(
         {
             "source": Path(source).name or "photo",
             "model": name,
-            "baseline": ",".join(map(str, baseline if isinstance(baseline, list) else [baseline])),
+            "baseline": baseline_title(baseline),
             "objective": photo_title(objective),
             "ranking": ranking if is_one_shot(a) else "order",
             "curves": curves,
@@ -153,9 +153,15 @@ def photo_objective(text: Any, model: ImageModel) -> Any:
 
 
 def photo_title(objective: Any) -> str:
-    """What notes call an objective."""
+    """The name of an objective in notes; of margin:CLASS with the class."""
     name, both = one_side(objective)
-    return title("softmax" if name is None else str(name), both)
+    return title(name if isinstance(name, str) else Target(name).name, both)
+
+
+def baseline_title(baseline: Any) -> str:
+    """The name of a baseline in notes: of tensors and functions what kind of thing they are."""
+    described = baselines.describe(baseline)
+    return ",".join(map(str, described if isinstance(described, list) else [described]))
 
 
 def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:

@@ -99,7 +99,7 @@ def finest(drawn: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
 
 def start_share(notes: Notes) -> float:
     """The share that the slider starts at: the one of the page's answer, else a tenth."""
-    share = notes.halved() if notes.removing else notes.needed()
+    share = notes.needed()
     return share if share and share < 1 else 0.1
 
 

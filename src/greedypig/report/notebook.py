@@ -212,7 +212,7 @@ def _pictures(
     """(data URI, caption) of the picture and of its best features."""
     if picture.pixels is None:
         return []
-    share = SHARE if notes.removing else notes.needed() or SHARE
+    share = notes.needed() or SHARE
     k = features_within(a, share)
     part = picture.without(k) if notes.removing else picture.kept(k)
     caption = f"{'without the ' * notes.removing}best {short_percent(share)}"

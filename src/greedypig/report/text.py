@@ -10,7 +10,7 @@ from ..core.attribution import Attribution
 from ..results import verdicts
 from ..results.photo_notes import Notes
 from ..results.text_notes import COLUMNS, Piece, Ranked, TextNotes
-from ..results.wording import shown
+from ..results.wording import of_the_rise, shown
 from .chart import Chart, Level, Line
 from .parts import details, first_features
 from .render import Cell, render
@@ -200,6 +200,7 @@ def _data(
             for name, row in methods.items()
         ],
         "selected": text.selected,
+        "rise": of_the_rise(),
         "tips": tips,
     }
 

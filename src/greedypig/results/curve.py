@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..core.enough import first_enough
 from ..core.errors import InvalidInput, InvalidType
 from .reader import read
 
@@ -137,6 +138,16 @@ class Curve:
                 break
             smallest = fraction
         return smallest
+
+    def enough(self, full: float) -> float | None:
+        """The smallest fraction at which the curve has risen by ENOUGH of the way from its first
+        value to `full`; None where it does not rise."""
+        return first_enough(self.fractions.tolist(), self.values.tolist(), full)
+
+    @property
+    def falling(self) -> Curve:
+        """The curve turned upside down, so that a fall is a rise."""
+        return replace(self, values=-self.values)
 
     def through(self, measured: Mapping[float, float]) -> Curve:
         """The same curve with further measured points; its area stays."""

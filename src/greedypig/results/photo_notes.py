@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from ..core.attribution import REACHED, Attribution, Fall, find_fall
+from ..core.attribution import Attribution
+from ..core.enough import Fall, find_fall
 from .curve import DELETION, Curve
 from .reader import read
 
@@ -170,14 +171,15 @@ class Notes:
         return self.predicted and not done
 
     def needed(self, curve: Curve | None = None) -> float | None:
-        """The smallest share from which on the probability stays above 9/10 of the whole's.
+        """The smallest share that is enough: the probability with it alone, or for a counterfactual
+        without it, has moved by 95 % of the way from the one end of the curve to the other.
 
         curve: another method's, for a comparison.
         """
+        if self.deletion is not None and curve is None:
+            return self.deletion.falling.enough(-float(self.deletion.values[-1]))
         curve = curve or self.curve
-        if curve is None or not self.probability:
-            return None
-        return curve.stays_from(REACHED * self.probability)
+        return None if curve is None or self.probability is None else curve.enough(self.probability)
 
     def fall(self) -> Fall | None:
         """Where the probability reached that of the whole and fell again with more features."""
@@ -185,13 +187,6 @@ class Notes:
             return None
         line = self.curve
         return find_fall(line.fractions.tolist(), line.values.tolist(), self.probability)
-
-    def halved(self) -> float | None:
-        """The smallest share without which the probability stays below half of the whole's."""
-        if self.deletion is None or not self.probability:
-            return None
-        falling = replace(self.deletion, values=-self.deletion.values)
-        return falling.stays_from(-self.probability / 2)
 
     def excess(self) -> tuple[float, float] | None:
         """(share, probability) of the smallest part that lies above the whole photo by more than

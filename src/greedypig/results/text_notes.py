@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..core.attribution import Attribution
 from .reader import read
-from .wording import chance, chance_cell, count, percent, shown
+from .wording import chance, chance_cell, count, of_the_rise, percent, shown
 
 KIND = "text"
 SINGULAR = {
@@ -117,7 +117,6 @@ class TextNotes:
     """and G without these."""
     enough: int | None = None
     """The smallest number of best features that reaches the output."""
-    reach: float = 0.95
     twins: tuple[tuple[int, int], ...] = ()
     """(feature, selected feature): the first has a good part of the second's effect, and adds
     little to it."""
@@ -257,7 +256,7 @@ class TextNotes:
         return count(number, one)
 
     def answer(self) -> str:
-        """2 of 14 sentences are enough for “…” (probability 0.31, all 0.33)."""
+        """2 of 14 sentences are enough for “…” (95 % of the rise: 0.31, all 0.33)."""
         total, what = len(self.spans), f"“{shortened(self.explained)}”"
         if not self.counts:
             return f"The first of {self.unit_of(total)} for {what}: “{self.name(self.order[0])}”."
@@ -282,7 +281,7 @@ class TextNotes:
         verb = "is" if self.enough == 1 else "are"
         part = f"{self.enough:,} of {self.unit_of(total)} {verb} enough for {what}"
         named = f": “{self.name(self.order[0])}”" if self.enough == 1 else ""
-        return f"{part} ({self.value(value or 0.0)}, all {full}){named}."
+        return f"{part} ({of_the_rise()}: {self.value(value or 0.0)}, all {full}){named}."
 
     @property
     def needs_nothing(self) -> bool:
@@ -335,7 +334,7 @@ class TextNotes:
         return (
             f"Only these, without these: the mean {self.quantity} over the share of {self.unit}, "
             "best first (areas under the curves). Enough: the fewest that reach "
-            f"{percent(self.reach)} of the rise from nothing to everything. A gradient costs about "
+            f"{of_the_rise()} from nothing to everything. A gradient costs about "
             "three forward passes."
         )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from math import isfinite
 
-from ..core.attribution import REACHED, Attribution
+from ..core.attribution import Attribution
 from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
 from .picture import Picture, feature_labels, feature_word, features_within, rounds_line, unranked
 from .table_notes import ColumnNotes
 from .text_notes import TextNotes
-from .wording import chance, higher, short_percent, shown
+from .wording import chance, higher, of_the_rise, short_percent, shown
 
 JUDGE = "a second network"
 KINDS = (Compression, Explained, ColumnNotes, TextNotes)
@@ -35,14 +35,14 @@ def answer_of(a: Attribution) -> str:
         return enough
     count = f"{a.features.count:,} {feature_word(a, a.features.count)}"
     line = rounds_line(a) if notes.objective == "softmax" else None
-    share = None if line is None else line.stays_from(REACHED * a.full_value)
+    share = None if line is None else line.enough(a.full_value)
     if line is not None and share is not None and picture:
         return _enough(share, line.at(share), a.full_value, notes, "the photo")
     if line is not None and share and share < 1:
         k = features_within(a, share)
         names = ", ".join(feature_labels(a, a.order[: min(k, 3)].tolist())) + ", …" * (k > 3)
         enough = f"{'is' if k == 1 else 'are'} enough for {notes.label or 'the class'}"
-        values = f"({chance(line.at(share))}, all {chance(a.full_value)})"
+        values = f"({of_the_rise()}: {chance(line.at(share))}, all {chance(a.full_value)})"
         return f"{k:,} of {count} {enough} {values}: {names}."
     label = f" for {notes.label}" if notes.label else ""
     if picture and (rise := _rise(a, label, " switched off" * notes.removing)):
@@ -52,14 +52,14 @@ def answer_of(a: Attribution) -> str:
 
 
 def _rise(a: Attribution, label: str, off: str) -> str | None:
-    """The smallest share of a picture from which on G stays at 9/10 of its rise, if it rises."""
-    line, bare, full = rounds_line(a), float(a.values[0]), a.full_value
-    share = None if line is None else line.stays_from(bare + REACHED * (full - bare))
-    if line is None or share is None or not full > bare:
+    """The smallest share of a picture that is enough, where G was measured and rises."""
+    line = rounds_line(a)
+    share = None if line is None else line.enough(a.full_value)
+    if line is None or share is None:
         return None
     value, bounds = (
         shown(line.at(share), 3),
-        f"nothing {shown(bare, 3)}, everything {shown(full, 3)}",
+        f"nothing {shown(float(a.values[0]), 3)}, everything {shown(a.full_value, 3)}",
     )
     return f"With {short_percent(share)} of the photo{off}, G is {value}{label} ({bounds})."
 
@@ -87,39 +87,30 @@ def cautions_of(a: Attribution) -> list[tuple[str, str]]:
 
 
 def answer(notes: Notes, whole: str = "the photo") -> str | None:
-    """5 % of the photo is enough for espresso (0.963, whole photo 0.951).
+    """5 % of the photo is enough for espresso (95 % of the rise: 0.963, whole photo 0.951).
 
-    Enough is the smallest share from which on the probability stays above 9/10 of the whole's. Of a
-    counterfactual it is the smallest share without which the probability stays below half of it.
+    A counterfactual is told by the smallest share without which the probability has fallen as far.
     None where no curve was measured.
     """
-    label, full = notes.label or "the class", notes.probability
-    if full is None:
+    label, full, share = notes.label or "the class", notes.probability, notes.needed()
+    line = notes.deletion if notes.removing else notes.curve
+    if full is None or line is None:
         return None
+    if share is None:
+        bare = f"the baseline alone {chance(float(line.values[-1 if notes.removing else 0]))}"
+        return f"{_capital(whole)} makes {label} no more probable ({chance(full)}, {bare})."
     if notes.removing:
-        share = notes.halved()
-        if notes.deletion is None:
-            return None
-        if share is None:
-            return (
-                f"{_capital(label)} does not stay below half of its probability ({chance(full)})."
-            )
-        value = chance(notes.deletion.at(share))
         part = f"{short_percent(share)} of {whole}"
-        return f"Without {part}, {label} falls from {chance(full)} to {value}."
-    share = notes.needed()
-    if share is None or notes.curve is None:
-        return None
-    return _enough(share, notes.curve.at(share), full, notes, whole)
+        return f"Without {part}, {label} falls from {chance(full)} to {chance(line.at(share))}."
+    return _enough(share, line.at(share), full, notes, whole)
 
 
 def _enough(share: float, value: float, full: float, notes: Notes, whole: str) -> str:
     label = notes.label or "the class"
     if share >= 1:
         return f"No smaller part of {whole} is enough for {label} ({chance(full)})."
-    part = "The baseline alone" if share == 0 else f"{short_percent(share)} of {whole}"
-    beside = f"whole {whole.removeprefix('the ')} {chance(full)}"
-    return f"{part} is enough for {label} ({chance(value)}, {beside})."
+    beside = f"{of_the_rise()}: {chance(value)}, whole {whole.removeprefix('the ')} {chance(full)}"
+    return f"{short_percent(share)} of {whole} is enough for {label} ({beside})."
 
 
 def compared_answer(notes: Notes) -> str:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
+from ..core.enough import ENOUGH, first_enough
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements
 from ..core.numbers import whole
@@ -33,8 +34,6 @@ from .prompt import Prompt, make_prompt, sentences
 
 LONGEST_ANSWER = 64
 """Tokens that a language model may say, where no answer is given."""
-REACH = 0.95
-"""A set is enough where G(S) has risen by this share of the way from nothing to everything."""
 POINTS = 8
 """Sets of the best features that are measured once more, besides the set that is enough."""
 TWINS, LARGEST = 3, 3
@@ -99,7 +98,7 @@ def explain_text(
         sides = problem.maximised.sides
         stop = as_stop(stop)
         if method is None and k is None and stop.value is None and problem.rise > 0:
-            stop = replace(stop, value=problem.bar(REACH * sides))
+            stop = replace(stop, value=problem.bar(ENOUGH * sides))
         saved = None
         if checkpoint is not None and Path(checkpoint).exists():
             saved = load(checkpoint)
@@ -355,7 +354,7 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     """The result with what was measured at its sets: only they present, really deleted, and
     without them; the smallest set that is enough; and features that say the same."""
     n, order = a.features.count, a.order.tolist()
-    reached = a.reach(REACH)
+    reached = a.reach()
     named = [count for count in (reached, a.settings["k"]) if count]
     counts = sorted({0, n, *named, *_counts(n)})
     curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
@@ -366,7 +365,7 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
         enough = _smallest(curve, order, problem)
     counts = sorted(curve)
     tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
-    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
+    facts: dict[str, Any] = {"counts": counts, "enough": enough, "only": values}
     facts["deleted"] = problem.values(tops, deleted=True)
     facts["without"] = problem.values([order[count:] for count in counts])
     twins = twins_of(a, problem, enough) if enough else []
@@ -385,8 +384,8 @@ def _smallest(curve: dict[int, float], order: list[int], problem: TextProblem) -
 
     What is measured on the way is added to the curve.
     """
-    bar = problem.bar(REACH)
-    enough = next((count for count in sorted(curve) if curve[count] >= bar), None)
+    bar, counts = problem.bar(ENOUGH), sorted(curve)
+    enough = first_enough(counts, [curve[count] for count in counts], problem.full)
     if enough is None:
         return None
     below = max((count for count in curve if count < enough), default=enough - 1)
