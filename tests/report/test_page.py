@@ -19,7 +19,7 @@ from greedypig import report
 from greedypig.report import explore
 from greedypig.report.chart import scale
 from greedypig.report.render import environment, png, reduced
-from greedypig.results.photo_notes import Notes
+from greedypig.results.input_notes import InputNotes
 from greedypig.results.picture import Picture, compared_pictures
 from names import without_address
 from seen import ABOUT, COMPARISON, hostile, photo, pixels, ranked, unmeasured
@@ -159,7 +159,8 @@ def test_the_answer_of_a_picture_without_curves_is_a_share_of_it():
     ],
 )
 def test_log_likelihood_is_advised_where_it_can_be_chosen(kind, objective, whole):
-    a = ranked((6,), method="greedy-pig", rounds=3)
+    shape = (3, 4, 5) if kind == "image" else (6,)
+    a = ranked(shape, method="greedy-pig", rounds=3)
     a = replace(a, values=a.values + 99).with_notes({"kind": kind, "objective": objective})
     text = visible(report.html(a))
     assert "give a higher G" in text
@@ -416,7 +417,7 @@ def test_slider_stops_run_from_nothing_to_everything_and_each_adds_something():
 
 def test_ranks_on_the_page_are_the_result_s_own():
     a = photo()
-    data = explore.explorer_data(a, Notes.of(a), Picture.of(a))
+    data = explore.explorer_data(a, InputNotes.of(a), Picture.of(a))
     raw = np.frombuffer(zlib.decompress(base64.b64decode(data["ranks"])), np.uint8)
     planes = raw.reshape(-1, a.features.n).astype(int)
     found = 256 ** np.arange(len(planes)) @ planes

@@ -50,7 +50,7 @@ def test_what_was_measured_is_on_the_page():
     a = text_result()
     read = words(report.html(a))
     for key in ("only", "deleted", "without"):
-        for value in a.about[key]:
+        for value in getattr(a.about, key):
             assert f"{value:.3f}" in read
 
 
@@ -163,7 +163,7 @@ def test_areas_are_over_the_counts_that_all_methods_share():
     ours = text_result()
     other = text_result(counts=(0, 2, 4))
     rows = compared({"a": ours, "b": other})
-    assert rows["a"]["only_area"] == pytest.approx(rows["b"]["only_area"])
+    assert rows["a"].only_area == pytest.approx(rows["b"].only_area)
 
 
 def test_a_notebook_shows_the_text_with_its_parts():
@@ -190,7 +190,7 @@ def test_long_texts_are_abbreviated_around_the_parts():
     assert pieces[2].text.endswith(" …")
     assert sum(len(piece.text) for piece in pieces) < 200
     whole = TextNotes.of(a).passage([2000])
-    assert "".join(piece.text for piece in whole) == a.about["text"]
+    assert "".join(piece.text for piece in whole) == a.about.text
 
 
 def test_figures_have_short_names():

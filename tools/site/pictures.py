@@ -48,9 +48,9 @@ ROWS: dict[str, dict[str, dict[str, Any]]] = {
 def draw(title: str, knobs: dict[str, Any], net: Any, ax: Any) -> str:
     """The picture of one choice; its caption."""
     a = gp.explain_photo(PHOTO, net, **knobs)
-    full = a.about["probability"]
+    full = a.about.probability
     removed = knobs.get("objective") == "counterfactual"
-    curve = gp.metrics.Curve.from_dict(a.about["curves"]["deletion" if removed else "softmax"])
+    curve = a.about.curves["deletion" if removed else "softmax"]
     end = -float(curve.values[-1])
     share = (curve.falling.enough(end) if removed else curve.enough(full)) or 1.0
     value = curve.at(share)

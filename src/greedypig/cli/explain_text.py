@@ -212,7 +212,7 @@ class Question:
                 a = self._explained(job, saved, spent)
             if (reason := unranked(a)) is not None and not a.picks:
                 raise GreedyPigError(f"{reason} There is no result.")
-            if saved is not None and "command" in a.about:
+            if saved is not None and a.about.command:
                 return a
             own = {"generated": self.answers and self.args.answer is None}
             return self._noted(a, job.source, **own, search_seconds=spent["seconds"])
@@ -312,8 +312,9 @@ class Question:
     def _noted(self, a: gp.Attribution, source: Source, **more: Any) -> gp.Attribution:
         """The result with the source's name, the command, and where the documents lie."""
         places, last = [], 0
+        about: Any = a.about
         for name, text in zip(source.documents, source.context or (), strict=False):
-            start = a.about["text"].find(text.strip(), last)
+            start = about.text.find(text.strip(), last)
             last = start + len(text.strip())
             places.append([name, start, last])
         facts = {"source": source.name, "command": self.terminal.command_line()} | more

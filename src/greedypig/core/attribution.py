@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from .enough import ENOUGH, Fall, find_fall, first_enough
 from .errors import InvalidInput, InvalidType
+from .facts import Facts
 from .features import Elements, Features, Groups
 from .layout import Layout, Tree
 from .numbers import check_between, whole
@@ -77,8 +77,9 @@ class Attribution:
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Versions, fingerprints of model and input, and what else tells where this came from."""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """Facts for people (names, predictions, curves), as JSON holds them. See `with_notes`."""
+    about: Facts = field(default_factory=Facts)
+    """Facts for people (names, predictions, curves), of a class for each kind of result. See
+    `with_notes`."""
     attachments: Mapping[str, Tensor] = field(default_factory=dict)
     """What figures are drawn on, by name: the input as a picture, say. See `with_notes`."""
 
@@ -252,26 +253,27 @@ class Attribution:
         one = (torch.arange(self.features.count) == index).unsqueeze(0)
         return self.layout.boxes(self.features.mask(one)[0].long() - 1, 1)[0]
 
-    def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
+    def with_notes(
+        self, about: Facts | Mapping[str, Any] | None = None, **tensors: Tensor
+    ) -> Attribution:
         """The same result, carrying these facts and tensors besides those it has already.
+
+        about: facts by name, as JSON can hold them. Those that results of this kind have are
+            checked and become fields of `about`, all others are in `about.extra`; "kind" changes
+            the kind. A `Facts` object takes the place of all facts.
 
         Notes are kept in the file, so that figures can be drawn from it alone. They take no part
         in the run: neither the order nor a resumed run depends on them.
         """
-        if about is not None and not isinstance(about, Mapping):
+        if about is not None and not isinstance(about, Facts | Mapping):
             raise InvalidType(f"Expected a mapping of facts (got {type(about).__name__}).")
-        try:
-            facts = json.loads(json.dumps(dict(about or {}), allow_nan=False))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(
-                f"Expected facts that JSON can hold (got: {error}). "
-                "Try plain numbers, text, lists and dicts; None for a number that is missing."
-            ) from error
         for name, tensor in tensors.items():
             check_attachment(name, tensor)
         copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        about, attachments = {**self.about, **facts}, {**self.attachments, **copies}
-        return replace(self, about=about, attachments=attachments)
+        facts = about if isinstance(about, Facts) else self.about
+        if isinstance(about, Mapping):
+            facts = import_module("greedypig.results.kinds").changed(self.about, about)
+        return replace(self, about=facts, attachments={**self.attachments, **copies})
 
     def feature_rounds(self) -> Tensor:
         """(features,) long: the round that selected the feature, from 1; 0 if none did."""

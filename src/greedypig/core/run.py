@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .attribution import Attribution
 from .errors import BudgetTooSmall, InvalidInput, NonFinite
+from .facts import Facts
 from .features import Elements, Features
 from .methods import MEASURED, as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
@@ -29,7 +30,7 @@ from .scorers import cost_of
 from .stopping import Stop, StopReason, as_stop
 
 MOST_SUBSETS = 20_000_000
-FactsAndTensors = tuple[Mapping[str, Any], Mapping[str, Tensor]]
+FactsAndTensors = tuple[Facts, Mapping[str, Tensor]]
 """Facts and tensors, as `Attribution.with_notes` takes them."""
 ALL = -1
 """Stands for the number of rounds after which everything would be selected."""
@@ -54,7 +55,7 @@ class Run:
         seed: int = 0,
         settings: Sequence[Mapping[str, Any]] = (),
         provenance: Sequence[Mapping[str, Any]] = (),
-        notes: Callable[[int], FactsAndTensors] = lambda problem: ({}, {}),
+        notes: Callable[[int], FactsAndTensors] = lambda problem: (Facts(), {}),
         resume: Attribution | None = None,
     ) -> None:
         seed = whole(seed)

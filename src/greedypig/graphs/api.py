@@ -21,12 +21,14 @@ from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, two_sided
 from ..network.fingerprint import callables, digest, fingerprint
+from ..results.graph_notes import EdgeFacts
 from ..tensors.methods import FOR_EDGES, FOR_NODES
 from ..tensors.notes import model_name
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from .edge_model import EdgeModel, fitting_model, frozen_model
 from .edges import DegreeSampler, EdgeGraph, read_graph
+from .node_facts import node_facts
 from .objectives import NodeTarget, node_ids
 from .subgraph import Growing, NodeObjective, Surroundings
 
@@ -108,7 +110,7 @@ def explain_edges(
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         search: dict[str, Any] = {"features": graph.features(), "k": k, "stop": stop, "seed": seed}
         watch: Any = (resume, checkpoint, progress)
-        notes: FactsAndTensors = {}, {"edge_index": graph.edge_index.int()}
+        notes: FactsAndTensors = EdgeFacts(), {"edge_index": graph.edge_index.int()}
         g = edges.objective(target)
         g = both_sides(g) if target.both else g
         return _finished(model, edges, target, g, method, watch, notes, search, {})
@@ -141,7 +143,7 @@ def explain_node(
     whose messages reach the node in `hops` steps (None: as many as the model has layers). The
     result is about those edges alone: `edge_index[:, gp.edge_columns(a)]` are the edges that were
     taken, in order. G(S) is the model's output on the whole graph with all edges but S removed, and
-    full_value that on the whole graph itself. about["note"] says where there are fewer than k
+    full_value that on the whole graph itself. about.note says where there are fewer than k
     edges, and where the model had to be run on the whole graph. The result for a node that no edge
     reaches is empty.
 
@@ -196,14 +198,17 @@ def explain_node(
         ids = centres.tolist() if len(centres) > 1 else int(centres)
         columns = around.columns[: around.reaching]
         tensors = {"edge_index": indexed.edge_index[:, columns].int(), "edges": columns}
-        notes: FactsAndTensors = {"note": note} if note else {}, tensors
+        notes: FactsAndTensors = EdgeFacts(note=note), tensors
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
         search: dict[str, Any] = {"features": features, "k": k, "stop": stop, "seed": seed}
         watch: Any = (resume, checkpoint, progress)
         g = NodeObjective.of(edges.objective(aim), around.reaching, removing, both)
         a = _finished(model, edges, aim, g, method, watch, notes, search, settings)
         full = float(aim.value(whole_graph))
-        return replace(a, full_value=full + both * (full - float(a.values[0])))
+        a = replace(a, full_value=full + both * (full - float(a.values[0])))
+        if len(centres) > 1 or aim.function is not None:  # No one class of one node.
+            return a
+        return a.with_notes(node_facts(model, a, around, edges, whole_graph, removing, note))
 
 
 def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
@@ -236,7 +241,7 @@ def _finished(
     model: what the caller gave, for the fingerprint. watch: resume, checkpoint and progress.
     search: features, k, stop and seed. notes, settings: further ones of the result.
     """
-    about, tensors = {"kind": "graph", "model": model_name(model), **notes[0]}, notes[1]
+    about, tensors = replace(notes[0], model=model_name(model)), notes[1]
     resume, checkpoint, progress = watch
     every = {
         **settings,

@@ -1,6 +1,6 @@
 """`gp.explain_photo`: from a photo's file to a result with its curves, names and pictures.
 
-`PhotoNotes` measures what a page shows beside the explanation itself: the probability with only the
+A page shows more than the explanation itself, which is measured here: the probability with only the
 best features present, and what a second network says.
 """
 
@@ -25,6 +25,7 @@ from ..core.stopping import Stop, StopReason
 from ..core.two_sided import one_side, title, two_sided
 from ..metrics.judges import check_judge
 from ..metrics.ranking import feature_order
+from ..results.input_notes import ImageFacts
 from ..results.picture import unranked
 from ..tensors import baselines
 from ..tensors.api import Job, check_not_flat
@@ -80,7 +81,7 @@ def explain_photo(
 
     Examples:
         >>> a = gp.explain_photo("coffee.png")
-        >>> a.about["class"], round(a.about["probability"], 2)
+        >>> a.about.label, round(a.about.probability, 2)
         ('espresso', 0.95)
         >>> a.to_html("coffee.html")
     """
@@ -123,22 +124,26 @@ def explain_photo(
     nothing = [float(torch.softmax(row, 0)[a.settings["target"]]) for row in rows]
     curves, shares = _curves(network, photo, a, removing, second, baseline, batch_size)
     if "second-opinion" in curves:
-        curves["second-opinion"]["judge"] = judge_name
-    return a.with_notes(
-        {
-            "source": Path(source).name or "photo",
-            "model": name,
-            "baseline": baseline_title(baseline),
-            "objective": photo_title(objective),
-            "ranking": ranking if is_one_shot(a) else "order",
-            "curves": curves,
-            "kept": {} if removing else shares,
-            "removed": shares if removing else {},
-            "nothing": fmean(nothing),
-            "judge": judge_name,
-            "command": "",
-        }
+        judged = {"judge": judge_name}
+        curves["second-opinion"] = replace(curves["second-opinion"], settings=judged)
+    facts = replace(
+        _facts(a),
+        source=Path(source).name or "photo",
+        model=name,
+        baseline=baseline_title(baseline),
+        objective=photo_title(objective),
+        ranking=ranking if is_one_shot(a) else "order",
+        curves=curves,
+        kept={} if removing else shares,
+        removed=shares if removing else {},
+        nothing=fmean(nothing),
+        judge=judge_name or "",
     )
+    return a.with_notes(facts)
+
+
+def _facts(a: Attribution) -> ImageFacts:
+    return a.about if isinstance(a.about, ImageFacts) else ImageFacts()
 
 
 def photo_objective(text: Any, model: ImageModel) -> Any:
@@ -172,7 +177,7 @@ def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
     if a.features.kind == "groups":
         regions = getattr(features, "reads_input", False)
         name = "pixel" if features == "pixels" else "region" if regions else "square"
-        a = a.with_notes({"feature": name})
+        a = a.with_notes(replace(_facts(a), feature=name))
     return replace(a, order=feature_order(a, ranking)) if is_one_shot(a) else a
 
 
@@ -185,10 +190,9 @@ def _network(model: str | ImageModel) -> tuple[ImageModel, str]:
 def _is_noted(saved: Attribution, a: Attribution, removing: bool, judge: str | None) -> bool:
     """Is the saved result the finished `a`, and does it have its notes already?"""
     same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
-    kind = "deletion" if removing else "softmax"
-    noted = kind in saved.about.get("curves", {}) and "nothing" in saved.about
-    finished = saved.stop is not StopReason.RUNNING
-    return same and finished and noted and saved.about.get("judge") == judge
+    facts, finished = _facts(saved), saved.stop is not StopReason.RUNNING
+    noted = ("deletion" if removing else "softmax") in facts.curves and facts.nothing is not None
+    return same and finished and noted and facts.judge == (judge or "")
 
 
 def _curves(
@@ -199,7 +203,7 @@ def _curves(
     judge: ImageModel | None,
     baseline: Any,
     batch_size: Any,
-) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+) -> tuple[dict[str, metrics.Curve], dict[float, float]]:
     """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
 
     removing: with those features switched off, else with them alone. Without an order there is
@@ -217,22 +221,20 @@ def _curves(
     else:
         own = metrics.information_curves(model, x, a, points=points, **options)
     where = [bisect_left(points, share) for share in grid]
-    curves = {name: _plain(curve, where) for name, curve in own.items()}
+    curves = {name: _part(curve, where) for name, curve in own.items()}
     values = next(iter(own.values())).values
-    shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
+    shares = {share: float(values[bisect_left(points, share)]) for share in SHARES}
     if judge is not None:
         measure = metrics.deletion if removing else metrics.softmax_information_curve
         second = measure(model, x, a, points=grid, judge=judge, **options)
-        curves["second-opinion"] = _plain(second, range(len(second.values)))
+        curves["second-opinion"] = _part(second, range(len(second.values)))
     return curves, shares
 
 
-def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:
-    """A curve at some of its points, as plain data."""
+def _part(curve: metrics.Curve, where: Sequence[int]) -> metrics.Curve:
+    """A curve at some of its points."""
     index = torch.tensor(list(where))
-    part = replace(curve, fractions=curve.fractions[index], values=curve.values[index])
-    record = part.to_dict()
-    return {key: record[key] for key in ("fractions", "values", "auc")}
+    return metrics.Curve(curve.fractions[index], curve.values[index], curve.name)
 
 
 __all__ = ["POINTS", "SHARES", "explain_photo", "photo_objective"]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core.enough import first_enough
 from ..core.errors import InvalidInput, InvalidType
-from .reader import read
+from ..core.records import read
 
 DELETION = "deletion"
 OF_ONE_CLASS = ("softmax", "insertion", DELETION)
@@ -172,6 +172,13 @@ class Curve:
             "excess_at": self.excess_at,
             "settings": dict(self.settings),
         }
+
+    def record(self) -> dict[str, Any]:
+        """The curve in the facts of a result, which name it: what `from_dict` needs."""
+        every = self.to_dict() | {"judge": self.judge}
+        settings = {key: item for key, item in self.settings.items() if key != "judge"}
+        parts = {key: every[key] for key in ("fractions", "values", "full", "auc", "judge")}
+        return {k: v for k, v in (parts | {"settings": settings}).items() if v not in (None, {})}
 
     @staticmethod
     def from_dict(record: Any, where: str = "a curve") -> Curve:

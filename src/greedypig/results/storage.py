@@ -23,6 +23,7 @@ from ..core.layout import Layout
 from ..core.stopping import StopReason
 from ..network.fingerprint import digest
 from .files import write_whole
+from .kinds import facts_of
 
 SCHEMA = 3
 KEY = "greedypig"
@@ -35,7 +36,7 @@ SCORES = ("first_scores", "score_sums")
 """Tensors that a result may lack."""
 
 
-PLAIN = ("selected", "gradients_used", "seconds", "settings", "provenance", "about")
+PLAIN = ("selected", "gradients_used", "seconds", "settings", "provenance")
 """Fields of a result that JSON holds as they are."""
 
 
@@ -45,6 +46,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     features, feature_tensors = a.features.state()
     record = {name: getattr(a, name) for name in PLAIN} | {
         "schema": SCHEMA,
+        "about": a.about.record(),
         "picks": a.picks,
         "full_value": None if isnan(a.full_value) else a.full_value,
         "totals": [None if isnan(total) else total for total in a.totals],
@@ -104,6 +106,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
     plain |= {name: tensors.get(name) for name in SCORES}
     return Attribution(
         **plain,
+        about=facts_of(record["about"]),
         picks=tuple(record["picks"]),
         full_value=_number(record["full_value"]),
         totals=tuple(_number(total) for total in record["totals"]),

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.attribution import Attribution
 from ..core.enough import ENOUGH
 
 KNOBS = ("method", "rounds", "steps", "views", "samples", "inner_steps", "rule", "schedule")
 """Settings that say how a result was made."""
+
+
+class Caution(NamedTuple):
+    """A reason to doubt a result, and how to check it."""
+
+    line: str
+    advice: str = ""
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

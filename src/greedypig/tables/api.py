@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..core.scorers import MarginalGains, Random, cost_of
 from ..core.stopping import Stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest, fingerprint
+from ..results.table_notes import TableFacts
 from ..tensors.methods import FOR_COLUMNS
 from ..tensors.notes import model_name
 from ..tensors.run import check_checkpoint, saved_run, versions
@@ -67,7 +69,7 @@ def select_features(
         are a tensor (rows, columns), a tuple (numeric, categorical), a dict of tensors or a
         DataFrame of numbers. (features, label, weights) makes the mean one by the rows' weights.
     valid: batches of rows that the model has not learned from. The columns selected are checked on
-        them: `a.about["held_out"]` says after how many columns nothing more is gained.
+        them: `a.about.held_out` says after how many columns nothing more is gained.
     loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
         (outputs, labels) → one loss per row. gp.two_sided(…) of one adds how much worse the loss
         is without the selected columns: necessity beside sufficiency.
@@ -126,18 +128,18 @@ def select_features(
         provenance = versions() | callables(loss=loss)
         provenance |= {"model": fingerprint(model), "input": _input(network, source)}
     if (saved := saved_run(resume, provenance)) is not None:
-        objective.paid |= {name: saved.about.get(name, 0) for name in objective.paid}
+        objective.paid |= {name: getattr(saved.about, name, 0) for name in objective.paid}
     settings = {
         "loss": title(loss_name, both),
         "budget": whole(budget),
         "sample": sample,
         "baseline": described,
     }
-    about: dict[str, Any] = {"kind": "table", "model": model_name(model)}
-    if group.first and concerns:
-        about["warnings"] = concerns
-        for concern in concerns:
-            warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
+    concerns = concerns if group.first else []
+    paid: dict[str, Any] = objective.paid
+    about = TableFacts(model=model_name(model), warnings=tuple(concerns))
+    for concern in concerns:
+        warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
     run = Run(
         both_sides(objective) if both else objective,
         method,
@@ -147,7 +149,7 @@ def select_features(
         seed=seed,
         settings=[settings],
         provenance=[provenance],
-        notes=lambda _: (about | objective.paid, {}),
+        notes=lambda _: (replace(about, **paid), {}),
         resume=saved,
     )
     run.finish(checkpoint if group.first else None, progress)
@@ -156,7 +158,8 @@ def select_features(
         return a
     with torch.inference_mode(False):
         judged = feed(valid, seed, ALONE).sample(JUDGED)  # Every process reads them all.
-        return a.with_notes({"held_out": held_out(network, judged, a.order.tolist(), a.selected)})
+        check = held_out(network, judged, a.order.tolist(), a.selected)
+        return a.with_notes(replace(about, **paid, held_out=check))
 
 
 def _input(network: Network, source: Feed) -> str:

@@ -23,7 +23,7 @@ from ..core.stopping import Stop, as_stop
 from ..core.two_sided import both_sides, one_side, title
 from ..network.fingerprint import callables, digest
 from ..results.storage import load
-from ..results.text_notes import NEARLY, TextNotes
+from ..results.text_notes import NEARLY, TextFacts, TextNotes
 from ..tensors.methods import choose_for_text
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import Reference, References, Target, levels_to_caller
@@ -118,10 +118,13 @@ def explain_text(
         ends = torch.tensor([[problem.empty], [problem.bar(sides)]], dtype=torch.float64)
         run.values |= {0: ends[0], ALL: ends[1]}
         run.finish(checkpoint, progress)
-        if saved is not None and "counts" in saved.about and run.state.picks == saved.picks:
-            return saved  # It was finished and measured before.
-        before = 0 if saved is None else int(saved.about.get("forwards", 0))
-        problem.facts["forwards"] = before + problem.objective.forwards_used
+        before = 0
+        if saved is not None and isinstance(saved.about, TextFacts):
+            if saved.about.counts and run.state.picks == saved.picks:
+                return saved  # It was finished and measured before.
+            before = saved.about.forwards or 0
+        forwards = before + problem.objective.forwards_used
+        problem.facts = replace(problem.facts, forwards=forwards)
         a = run.results()[0]
         return replace(verified(a, problem), seconds=run.seconds) if a.picks else a
 
@@ -152,14 +155,13 @@ class TextProblem:
         self.undirected = False
         """Is it a value that is explained in the direction in which the text moves it?"""
         self.settings: dict[str, Any] = {"absent": absent, "features": prompt.features}
-        self.facts: dict[str, Any] = {
-            "kind": "text",
-            "model": model.name,
-            "text": prompt.text,
-            "spans": [list(span) for span in prompt.spans],
-            "unit": prompt.features,
-            "absent": absent,
-        }
+        self.facts = TextFacts(
+            model=model.name,
+            text=prompt.text,
+            spans=tuple((start, end) for start, end in prompt.spans),
+            unit=prompt.features,
+            absent=absent,
+        )
         self._check_length(0 if model.kind == "classifier" else self._least_answer(answer))
         if model.kind == "classifier":
             measure, removing = (
@@ -295,12 +297,13 @@ class TextProblem:
     def _note_classes(self, logits: Tensor, reference: Reference, names: list[str]) -> None:
         probabilities = torch.softmax(logits.double(), 0).tolist()
         best = sorted(range(len(names)), key=lambda i: -probabilities[i])
-        self.facts |= {
-            "class": names[reference.target],
-            "target": reference.target,
-            "probability": probabilities[reference.target],
-            "predictions": [[names[i], probabilities[i]] for i in best[:5]],
-        }
+        self.facts = replace(
+            self.facts,
+            label=names[reference.target],
+            target=reference.target,
+            probability=probabilities[reference.target],
+            predictions=tuple((names[i], probabilities[i]) for i in best[:5]),
+        )
 
     def _answer(self, answer: Any, part: Any, objective: Any) -> Callable[[Tensor], Tensor]:
         """What is measured of the log-probabilities of an answer's tokens."""
@@ -312,13 +315,14 @@ class TextProblem:
         self.answer = said = answer_of(self.model, self.prompt, answer, part, LONGEST_ANSWER)
         self._check_length(len(said.ids))
         self.settings["objective"] = "callable" if callable(objective) else "log-probability"
-        self.facts |= {
-            "answer": said.text,
-            "answer_span": list(said.span),
-            "answer_tokens": int(said.explained.sum()),
-            "generated": answer is None,
-            "cut": answer is None and len(said.ids) >= LONGEST_ANSWER,
-        }
+        self.facts = replace(
+            self.facts,
+            answer_text=said.text,
+            answer_span=(said.span[0], said.span[1]),
+            answer_tokens=int(said.explained.sum()),
+            generated=answer is None,
+            cut=answer is None and len(said.ids) >= LONGEST_ANSWER,
+        )
         if callable(objective):
             own: Callable[[Tensor], Tensor] = objective
             return lambda logs: own(logs[:, said.explained])
@@ -365,17 +369,24 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
         enough = _smallest(curve, order, problem)
     counts = sorted(curve)
     tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
-    facts: dict[str, Any] = {"counts": counts, "enough": enough, "only": values}
-    facts["deleted"] = problem.values(tops, deleted=True)
-    facts["without"] = problem.values([order[count:] for count in counts])
     twins = twins_of(a, problem, enough) if enough else []
-    facts |= {"twins": [[j, i] for j, i, _ in twins], "twin_shares": [s for _, _, s in twins]}
+    error = None
     if a.settings.get("complete") and a.totals and (rise := a.full_value - float(a.values[0])):
-        facts["sum_error"] = abs(a.totals[0] / rise - 1)
+        error = abs(a.totals[0] / rise - 1)
+    facts = replace(
+        problem.facts,
+        counts=tuple(counts),
+        enough=enough,
+        only=tuple(values),
+        deleted=tuple(problem.values(tops, deleted=True)),
+        without=tuple(problem.values([order[count:] for count in counts])),
+        twins=tuple((j, i) for j, i, _ in twins),
+        twin_shares=tuple(share for _, _, share in twins),
+        sum_error=error,
+    )
     a = a.with_notes(facts)
-    notes = TextNotes.of(a)
-    for caution in notes.cautions() if notes is not None else ():
-        warnings.warn(caution, stacklevel=levels_to_caller())
+    for caution in TextNotes.of(a).cautions():
+        warnings.warn(caution.line, stacklevel=levels_to_caller())
     return a
 
 
