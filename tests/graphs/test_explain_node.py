@@ -413,3 +413,27 @@ def test_mistakes_are_named():
         gp.explain_node(model, x, edges, 3, method="degree")
     with pytest.raises(gp.InvalidInput, match="hops, the number of layers"):
         gp.explain_node(lambda x, e, w: model(x, e, w), x, edges, 3)
+
+
+def test_a_result_brings_its_page_and_figure():
+    gcn, x = seeded(gp.models.GCN, 5, 3), features(12)
+    edges = both_ways([(0, 1), (1, 2), (2, 3), (0, 4), (4, 5)])
+    gcn.classes = ("art", "biology", "chemistry")
+    a = gp.explain_node(gcn, x, edges, 0, k=3)
+    about = a.about
+    assert about.label in gcn.classes
+    assert [about.nodes[0].id, about.nodes[0].name] == [0, "0"]
+    assert len(about.kept_probabilities) == len(about.edges) == 3
+    measured = [about.alone, *about.kept_probabilities]
+    assert [float(value.exp()) for value in a.values] == pytest.approx(measured, abs=1e-4)
+    page = gp.report.html(a)
+    assert f"Why “{about.label}” for node 0?" in page
+    assert "? – ?" not in page  # No class of a node is known.
+
+
+def test_several_nodes_and_own_objectives_have_no_node_s_page():
+    gcn, x, edges = seeded(gp.models.GCN, 5, 3), features(12), both_ways([(0, 1), (1, 2), (2, 3)])
+    several = gp.explain_node(gcn, x, edges, [0, 3], k=2)
+    own = gp.explain_node(gcn, x, edges, 0, k=2, objective=lambda logits: logits[:, 0].mean())
+    assert [several.about.kind, own.about.kind] == ["graph", "graph"]
+    assert "of 6 edges" in gp.report.html(own) or "of 3 edges" in gp.report.html(own)

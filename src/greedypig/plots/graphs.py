@@ -201,6 +201,6 @@ def _subgraph(ax: Axes, node: NodeNotes) -> None:
     ax.set_axis_off()
     own = shorten(node.truth or node.label)
     truth = "" if own == shorten(node.label) else f" (its own class: {own})"
-    name = shorten(node.centre.name, 30)
-    head = f"node {name} of {shorten(node.source, 30)}: {shorten(node.label)}{truth}"
+    of = f" of {shorten(node.source, 30)}" if node.source else ""
+    head = f"node {shorten(node.centre.name, 30)}{of}: {shorten(node.label)}{truth}"
     title(ax, f"{head}\n{len(node.edges)} of the {node.around:,} edges within reach")

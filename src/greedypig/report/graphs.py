@@ -86,7 +86,7 @@ def _edges(node: NodeNotes) -> list[list[str]]:
     for i, (pair, (edge, *values)) in enumerate(zip(node.edges, node.rows()[2:], strict=False)):
         ends = [node.nodes[end] for end in pair]
         kinds = " – ".join("?" if n.kind is None else node.class_name(n) for n in ends)
-        rows.append([str(i + 1), edge, kinds, *values])
+        rows.append([str(i + 1), edge, *[kinds] * node.labelled, *values])
     return rows
 
 

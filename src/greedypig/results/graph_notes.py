@@ -288,6 +288,11 @@ class NodeNotes(NodeFacts):
         more = self.excess()
         return [] if more is None else [Caution(more.sentence)]
 
+    @property
+    def labelled(self) -> bool:
+        """Is the class of any of the nodes known?"""
+        return any(node.kind is not None for node in self.nodes)
+
     def class_name(self, node: DrawnNode) -> str:
         """The class of a node in words."""
         return "class not known" if node.kind is None else self.classes[node.kind]
