@@ -143,7 +143,7 @@ def explain_photo(
 
 
 def _facts(a: Attribution) -> ImageFacts:
-    return a.about if isinstance(a.about, ImageFacts) else ImageFacts()
+    return a.about if isinstance(a.about, ImageFacts) else ImageFacts(**vars(a.about))
 
 
 def photo_objective(text: Any, model: ImageModel) -> Any:

@@ -35,11 +35,7 @@ MOST_NAMES = 40
 def selected_columns(a: Attribution) -> Figure:
     """Loss after retraining over k; where each round took one column, also the way it took."""
     expected = "the result of a selection that was retrained"
-    return columns_panel(a, notes_of(check(a), "selection", expected))
-
-
-def columns_panel(a: Attribution, notes: ColumnNotes, share: float = 0.1) -> Figure:
-    """The figure of a selection."""
+    notes: ColumnNotes = notes_of(check(a), "selection", expected)
     measured = all(isfinite(value) for value in a.values.tolist())
     if measured and a.picks and all(taken == 1 for taken in a.picks):
         figure = new_figure(11.5, 5.0)

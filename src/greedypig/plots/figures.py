@@ -11,7 +11,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..results.comparison import MethodTable, compared_curves, own_row
 from ..results.input_notes import COMPARED, ROUNDS, InputNotes, MethodRow
-from ..results.kinds import find, notes_of
+from ..results.kinds import find
 from ..results.labels import feature_word, share_word
 from .canvas import (
     KEY,
@@ -46,12 +46,10 @@ def panel(a: Attribution, *, share: float = 0.1) -> Figure:
     order of selection, and its curves. For texts, graphs and tables: their own
     figures. For anything else: the first features by name and the curve.
     """
-    figure: Figure = find(check(a), "panel")(a, notes_of(a), share)
-    return figure
-
-
-def input_panel(a: Attribution, notes: InputNotes, share: float) -> Figure:
-    """A picture, or any input without a figure of its own."""
+    if (draw := find(check(a), "panel")) is not None:
+        figure: Figure = draw(a)
+        return figure
+    notes = InputNotes.of(a)
     return plain_panel(a, notes) if notes.picture is None else _picture_panel(a, notes, share)
 
 

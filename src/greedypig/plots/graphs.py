@@ -75,11 +75,7 @@ class BandPanel:
 def compression(a: Attribution) -> Figure:
     """Accuracy, agreement and G over the share of edges kept, every method a line."""
     expected = "the result of a compressed graph"
-    return compression_panel(a, notes_of(check(a), "graph-compression", expected))
-
-
-def compression_panel(a: Attribution, graph: CompressionNotes, share: float = 0.1) -> Figure:
-    """The figure of a compressed graph."""
+    graph: CompressionNotes = notes_of(check(a), "graph-compression", expected)
     panels = []
     for measure, meaning in MEASURES.items():
         lines = {m.title: m.lines[measure] for m in graph.methods if measure in m.lines}
@@ -145,12 +141,7 @@ def node_panel(a: Attribution) -> Figure:
     Edges are numbered in order of selection; early ones are dark and thick. Rings are steps from
     the node. Colour and mark of a node tell its class.
     """
-    expected = "the result of an explained node"
-    return subgraph_panel(a, notes_of(check(a), "graph-node", expected))
-
-
-def subgraph_panel(a: Attribution, node: NodeNotes, share: float = 0.1) -> Figure:
-    """The figure of a node."""
+    node: NodeNotes = notes_of(check(a), "graph-node", "the result of an explained node")
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(12.8, 7.2)

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def text_panel(a: Attribution, notes: TextNotes, share: float = 0.1) -> Figure:
+def text_panel(a: Attribution) -> Figure:
     """One text at a glance: the first features, and the output over how many are kept."""
+    notes = TextNotes.of(a)
     if not notes.counts:
         return plain_panel(a, InputNotes.of(a))
     figure, right = bars_panel(a)

@@ -56,9 +56,9 @@ class View:
     page: str = "report.page:input_html"
     """(result, notes) → the page."""
     cell: str = "report.notebook:input_cell"
-    """(result, notes) → what a notebook shows of it, for the template."""
-    panel: str = "plots.figures:input_panel"
-    """(result, notes, share) → the figure of all at a glance."""
+    """Result → what a notebook shows of it, for the template."""
+    panel: str = ""
+    """Result → the figure of all at a glance; "" is that of an input."""
     comparison: str = "plots.figures:input_comparison"
     """(results by method, share) → the figure of several methods."""
     comparison_cell: str = "report.notebook:input_comparison_cell"
@@ -69,17 +69,17 @@ VIEWS = {
     "graph-compression": View(
         "results.graph_notes:CompressionNotes",
         page="report.graphs:compression_html",
-        panel="plots.graphs:compression_panel",
+        panel="plots.graphs:compression",
     ),
     "graph-node": View(
         "results.graph_notes:NodeNotes",
         page="report.graphs:node_html",
-        panel="plots.graphs:subgraph_panel",
+        panel="plots.graphs:node_panel",
     ),
     "selection": View(
         "results.table_notes:ColumnNotes",
         page="report.columns:columns_html",
-        panel="plots.columns:columns_panel",
+        panel="plots.columns:selected_columns",
     ),
     "text": View(
         "results.text_notes:TextNotes",
@@ -94,8 +94,9 @@ VIEWS = {
 
 
 def find(a: Attribution, part: str) -> Any:
-    """What a part of the `View` of this result names."""
-    return _named(getattr(VIEWS.get(a.about.view, View()), part))
+    """What a part of the `View` of this result names; None for ""."""
+    name = getattr(VIEWS.get(a.about.view, View()), part)
+    return _named(name) if name else None
 
 
 def notes_of(a: Attribution, view: str | None = None, expected: str = "") -> Any:
