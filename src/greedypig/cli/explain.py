@@ -380,7 +380,7 @@ def show_photos(terminal: Terminal, results: Sequence[gp.Attribution], where: Pa
     numbers = ["all", *(f"{without}{100 * share:g} %" for share in SHARES)]
     if notes[0].judge:
         numbers += ["AUC", "judge"]
-    terminal.table(["photo", "class", *numbers], [_row(each) for each in notes], names=2)
+    terminal.table(["photo", "class", *numbers], [_row(photo) for photo in notes], names=2)
     gradients, seconds = sum(a.gradients_used for a in results), sum(a.seconds for a in results)
     terminal.say(
         f"{count(len(results), 'photo')}, {count(gradients, 'gradient')}, {duration(seconds)}. "

@@ -86,7 +86,7 @@ class GraphJob:
         return Session(file, self.args.resume, forwards)
 
     def names(self) -> dict[str, str]:
-        """What the results of all graph commands are called."""
+        """Source, model and command in the facts of the results."""
         return {
             "command": self.terminal.command_line(),
             "source": Path(self.args.graph).name,

@@ -49,12 +49,14 @@ def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> 
 
     It counts where the value falls below 3/4 of the rise. values: as in `first_enough`.
     """
-    known = [(s, v) for s, v in zip(shares, values, strict=True) if isfinite(v)]
-    line = [value for _, value in known] or [full]
-    start, least = first_enough([share for share, _ in known], line, full), bar(line[0], full, LOST)
+    measured = [(s, v) for s, v in zip(shares, values, strict=True) if isfinite(v)]
+    if not measured:
+        return None
+    places, line = [share for share, _ in measured], [value for _, value in measured]
+    start, least = first_enough(places, line, full), bar(line[0], full, LOST)
     if start is None or least is None:
         return None
-    after = [(s, v) for s, v in known if s >= start]
+    after = [(s, v) for s, v in measured if s >= start]
     lost_at, lost = min(after, key=lambda point: point[1])
     reached_at, reached = max(after[: after.index((lost_at, lost)) + 1], key=lambda p: p[1])
     return Fall(reached_at, reached, lost_at, lost) if lost < least else None

@@ -1,4 +1,4 @@
-"""Facts about a result for people: names, predictions, curves, whatever a page or a sentence needs.
+"""Facts about a result for people: names, predictions, curves, and all else that pages show.
 
 Every kind of result has a frozen dataclass of its own (`greedypig.results.kinds` lists them), which
 a file holds as JSON. They take no part in a run.
@@ -18,7 +18,7 @@ WORDS = {"elements": "feature", "groups": "group", "windows": "window"}
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What all kinds have in common; by itself, the facts about a set function."""
+    """Facts that results of all kinds have; by itself, those about a set function."""
 
     kind: ClassVar[str] = "plain"
     KEYS: ClassVar[Mapping[str, str]] = {}
@@ -29,19 +29,23 @@ class Facts:
     flat_names: ClassVar[bool] = False
     """Are line breaks in the names of features shown as spaces?"""
     source: str = ""
-    """What was explained: the name of a file."""
+    """Name of the file or object that was explained."""
     model: str = ""
+    """Name of the model."""
     command: str = ""
     """The command that gives the result again."""
     objective: str = ""
+    """Name of what was maximised."""
     baseline: str = ""
+    """Name of the baseline."""
     warnings: tuple[str, ...] = ()
+    """Warnings of the run, a sentence each."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Facts that a user added by `Attribution.with_notes`, and those of unknown kinds."""
 
     @property
     def view(self) -> str:
-        """What pages and figures of it look like: a key of `greedypig.results.kinds.VIEWS`."""
+        """How pages and figures look: a key of `greedypig.results.kinds.VIEWS`."""
         return self.kind
 
     @classmethod

@@ -88,7 +88,7 @@ def kept_count(share: float, edges: int) -> int:
 
 
 def trace(judge: Judge, order: Tensor, shares: Sequence[float] = SHARES) -> Trace:
-    """What the first edges of an order give at every share."""
+    """Measures of the first edges of an order at every share."""
     counts = [kept_count(share, judge.graph.m) for share in shares]
     looks = [judge.full if n == judge.graph.m else judge.look(order[:n]) for n in counts]
     accuracy = tuple(look.accuracy for look in looks)

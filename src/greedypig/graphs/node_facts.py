@@ -1,4 +1,4 @@
-"""What an explanation of one node says to people: the network's output after each of its edges."""
+"""Facts about an explained node: the class's probability after each edge, and the nodes reached."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def node_facts(
 def _line(a: Attribution, g: Objective, like: Tensor) -> list[float]:
     """g with the first 0, 1, 2, … selected features."""
     taken = torch.zeros(a.selected + 1, a.features.count, dtype=torch.bool, device=like.device)
-    for place, feature in enumerate(a.order[: a.selected].tolist()):
-        taken[place + 1 :, feature] = True
+    for index, feature in enumerate(a.order[: a.selected].tolist()):
+        taken[index + 1 :, feature] = True
     masks = a.features.mask(taken)
     return [float(g.values(mask.view(1, 1, -1))) for mask in masks]
 

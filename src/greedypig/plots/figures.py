@@ -172,9 +172,9 @@ def _comparison(
     figure = new_figure(3.3 * max(across, 3), 3.9 * deep + diagrams + high + 0.4)
     ratios = [*[3.9] * deep, diagrams, high]
     grid = figure.add_gridspec(deep + 2, across, height_ratios=ratios)
-    for i, (name, own) in enumerate(pictures.items()):
+    for i, (name, pictured) in enumerate(pictures.items()):
         ax = figure.add_subplot(grid[i // across, i % across])
-        _explained_part(own, share, ax)
+        _explained_part(pictured, share, ax)
         title(ax, f"{shorten(name, 24)}\n{ax.get_title(loc='left')}")
     _all_curves(figure, grid[deep, :], rows, notes.probability, word)
     table = MethodTable(COMPARED, {row.name: row.numbers for row in rows})

@@ -124,8 +124,8 @@ class PhotoComparison:
         notes: dict[str, Any] = {"comparison": self.methods}
         if others:
             notes["source"] = count(len(self.photos), "photo")
-            known = (InputNotes.of(a).probability for a in self.photos.values())
-            notes["probability"] = median(p for p in known if p is not None)
+            values = (InputNotes.of(a).probability for a in self.photos.values())
+            notes["probability"] = median(value for value in values if value is not None)
             return first.with_notes(notes)
         firsts = [next(iter(photos.values())) for photos in self.results.values()]
         return first.with_notes(notes, **compared_pictures(firsts))

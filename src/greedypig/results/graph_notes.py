@@ -1,4 +1,4 @@
-"""What results about graphs say: edges in order, curves of compression, a node's subgraph."""
+"""Notes of graphs: edges in order, curves of compression, a node's subgraph."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class EdgeFacts(Facts):
     note: str = ""
     """A remark, such as that there are fewer edges than asked for."""
     trace: Trace | None = None
-    """What the first edges give, measured by `greedypig compress`."""
+    """Measures of the first edges, written by `greedypig compress`."""
 
     def feature_word(self, features: str) -> str:
         """The name of one feature."""
@@ -109,9 +109,11 @@ class CompressionFacts(EdgeFacts):
 
     kind: ClassVar = "graph-compression"
     graph: GraphSize
+    """Size of the graph."""
     keep: float
     """The share of the edges that was kept."""
     kept_edges: int
+    """How many edges that is."""
     traces: Mapping[str, Trace]
     """By method; the first is the one whose edges were kept."""
     full: Mapping[str, float] = field(default_factory=dict)
@@ -172,7 +174,7 @@ class CompressionNotes(CompressionFacts):
         return Excess(f"{percent(share)} of the edges", above[share], full, "G", advice)
 
     def rows(self) -> list[list[str]]:
-        """What each method's edges give at the share that was kept, and its cost."""
+        """Each method's measures at the share that was kept, and its cost."""
         measures = [measure for measure in MEASURES if measure in self.first.lines]
         heads = ["G" if measure == "g" else measure for measure in measures]
         rows = [
@@ -225,6 +227,7 @@ class NodeFacts(EdgeFacts):
     kind: ClassVar = "graph-node"
     KEYS: ClassVar = {"label": "class"}
     node: int
+    """Its id."""
     label: str
     """The class that the network gives the node."""
     target: int = 0
@@ -246,12 +249,15 @@ class NodeFacts(EdgeFacts):
     around: int = 0
     """Edges within the network's receptive field."""
     hops: int | None = None
+    """Steps to the furthest of them."""
     classes: tuple[str, ...] = ()
+    """Names of all classes."""
     truth: str | None = None
     """The node's own class, where it is known."""
     same: float | None = None
     """Share of the selected nodes that have the centre's class."""
     random: RandomGrowth = RandomGrowth()
+    """Random subgraphs of as many edges, drawn by `greedypig explain-node`."""
 
     def __post_init__(self) -> None:
         count = len(self.nodes)

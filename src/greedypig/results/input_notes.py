@@ -1,5 +1,5 @@
-"""What a result says of a photo, a row, or any input without notes of its own: the class, curves of
-its probability, a comparison of methods.
+"""Notes of a photo, a row, or any input without notes of its own: the class, curves of its
+probability, a comparison of methods.
 
 All facts are optional. `InputNotes` reads them from any result, whatever its kind.
 """
@@ -104,7 +104,7 @@ class ImageFacts(TensorFacts):
     kind: ClassVar = "image"
     picture_axes: ClassVar = (2, 3)
     feature: str = ""
-    """What a group of values is called: "pixel", "square" or "region"."""
+    """Name of a group of values: "pixel", "square" or "region"."""
     ranking: str = ""
     """The order of a one-shot method: "absolute", "signed", or "order" of other methods."""
     nothing: float | None = None
@@ -159,7 +159,7 @@ class InputNotes(ImageFacts):
 
     @property
     def whole(self) -> str:
-        """What the whole input is called."""
+        """Name of the whole input."""
         return "the input" if self.picture is None else "the photo"
 
     @cached_property
@@ -317,7 +317,7 @@ class InputNotes(ImageFacts):
         return f"{short_percent(share)} of {whole} is enough for {label} ({beside})."
 
     def _enough_rounds(self) -> str | None:
-        """The same by the probability after each round: features by name where it is no photo."""
+        """Like `_measured`, by the probability after each round; with names, except of photos."""
         a, line = self.a, self.rounds if self.objective == "softmax" else None
         share = None if line is None else line.enough(a.full_value)
         if line is None or share is None:

@@ -1,7 +1,7 @@
-"""The kinds of results: the class of each one's facts, and what is drawn of it.
+"""The kinds of results: the class of the facts of each, and the functions that draw it.
 
-Everything is named by a text and imported when it is first asked for. So a photo's file is read
-without the modules of graphs and texts, and what is drawn never needs the room that explained.
+Classes and functions are named by texts and imported when they are first needed. So a photo's file
+is read without the modules of graphs and texts, and drawing never needs the room that explained.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FACTS = {
 
 
 class Notes(Protocol):
-    """What a result says to people: its facts, read once, with what follows from its numbers."""
+    """Facts of a result with the sentences that follow from its numbers, read once."""
 
     @classmethod
     def of(cls, a: Attribution) -> Notes:
@@ -94,7 +94,7 @@ VIEWS = {
 
 
 def find(a: Attribution, part: str) -> Any:
-    """What a part of the `View` of this result names; None for ""."""
+    """The function or class that a part of the result's `View` names; None for ""."""
     name = getattr(VIEWS.get(a.about.view, View()), part)
     return _named(name) if name else None
 

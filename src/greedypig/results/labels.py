@@ -1,4 +1,4 @@
-"""What features are called, one by one, in a count, and as what a share is taken of."""
+"""Names of features: of single ones, in a count, and in a share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a selection of columns says: losses after retraining, rankings, and what follows from them.
+"""Notes of a selection of columns: losses after retraining, rankings, and their consequences.
 
 `greedypig select` retrains and writes the `Selection`; figures and pages are drawn from it alone.
 """
@@ -56,7 +56,7 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Columns that were selected, and what new networks do with them."""
+    """Selected columns, and the losses of new networks trained on them."""
 
     train_rows: int
     valid_rows: int
@@ -115,7 +115,7 @@ class TableFacts(Facts):
     held_out: HeldOut | None = None
     """The check on `valid=` rows."""
     selection: Selection | None = None
-    """What `greedypig select` found by retraining."""
+    """Losses after retraining, written by `greedypig select`."""
 
     @property
     def view(self) -> str:

@@ -1,4 +1,4 @@
-"""What the explanation of a text says: the text with its features, the answer, and the values
+"""Notes of a text that was explained: the text with its features, the answer, and the values
 measured with the best features alone and without them."""
 
 from __future__ import annotations
@@ -92,12 +92,15 @@ class TextFacts(Facts):
     unit: str
     """What a feature is: "words", "sentences", …"""
     absent: str = "masked"
+    """How a feature is absent."""
     label: str = ""
     """A classifier's class."""
     target: int | None = None
     """Its index."""
     probability: float | None = None
+    """Probability of the class."""
     predictions: tuple[tuple[str, float], ...] = ()
+    """The most probable classes with their probabilities, best first."""
     answer_text: str | None = None
     """What a language model says."""
     answer_span: tuple[int, int] | None = None
@@ -154,14 +157,14 @@ class TextNotes(TextFacts):
     def of(cls, a: Attribution) -> TextNotes:
         """The notes of a result of `explain_text`."""
         objective, k = str(a.settings.get("objective", "")), a.settings.get("k")
-        own = {
+        derived = {
             "order": tuple(a.order.tolist()),
             "selected": a.selected,
             "asked": k if type(k) is int else None,
             "levels": _levels(a),
             "objective": objective.removeprefix("two-sided "),  # What was measured is its g.
         }
-        return cls(**{**vars(a.about), **own})
+        return cls(**{**vars(a.about), **derived})
 
     @property
     def names(self) -> list[str]:
@@ -436,9 +439,9 @@ def _levels(a: Attribution) -> str:
 
 def compared(results: Mapping[str, Attribution]) -> dict[str, Ranked]:
     """The rows of a comparison: results of several methods on one text."""
-    known = {n: notes for n, a in results.items() if (notes := TextNotes.of(a)).counts}
-    common = set.intersection(*(set(n.counts) for n in known.values())) if known else set()
-    return {name: notes.ranked(results[name], common) for name, notes in known.items()}
+    measured = {n: notes for n, a in results.items() if (notes := TextNotes.of(a)).counts}
+    common = set.intersection(*(set(n.counts) for n in measured.values())) if measured else set()
+    return {name: notes.ranked(results[name], common) for name, notes in measured.items()}
 
 
 def _area(counts: Sequence[int], values: Sequence[float], at: set[int]) -> float | None:

@@ -187,8 +187,8 @@ def held_out(
         return HeldOut()
     total, weight = torch.stack(sums), torch.tensor(weights, dtype=torch.float64)
     values = (total.sum(0) / weight.sum()).tolist()
-    known = tuple(value if isfinite(value) else None for value in values)
-    return HeldOut(_without_gain(total, weight), known, count)
+    finite = tuple(value if isfinite(value) else None for value in values)
+    return HeldOut(_without_gain(total, weight), finite, count)
 
 
 def _without_gain(sums: Tensor, weights: Tensor) -> int | None:
