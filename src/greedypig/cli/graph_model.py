@@ -82,14 +82,12 @@ class GraphJob:
         (file,) = self.files(name)
         return Session(file, self.args.resume, searching=0.95)
 
-    def notes(self, kind: str, a: Attribution) -> dict[str, Any]:
-        """Notes that the results of all graph commands carry."""
+    def names(self) -> dict[str, str]:
+        """Source, model and command in the facts of the results."""
         return {
-            "kind": kind,
             "command": self.terminal.command_line(),
             "source": Path(self.args.graph).name,
             "model": self.network.name,
-            "objective": a.settings["objective"],
         }
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:

@@ -183,7 +183,7 @@ class SelectJob:
         self.orders = {m: self._orders(m) for m in plan.methods}
         self._retrain()
         for a in self.results.values():
-            self.warnings += a.about.get("warnings", ())
+            self.warnings += a.about.warnings
         self.warnings = list(dict.fromkeys(self.warnings))
         self.seconds = monotonic() - began
 

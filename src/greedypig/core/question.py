@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .attribution import Attribution
 from .errors import InvalidInput
+from .facts import Facts
 from .features import Elements, Features
 from .objective import Objective
 from .revisions import Revision
@@ -17,12 +18,12 @@ from .rounds import State
 from .rules import StopRule
 from .two_sided import as_objective
 
-FactsAndTensors: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Tensor]]
+FactsAndTensors: TypeAlias = tuple[Facts, Mapping[str, Tensor]]
 """Facts and tensors, as `Attribution.with_notes` takes them."""
 
 
 def _no_notes() -> FactsAndTensors:
-    return {}, {}
+    return Facts(), {}
 
 
 def _unchanged(problem: int, attribution: Attribution) -> Attribution:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .attribution import Attribution
 from .errors import InvalidType, NonFinite
+from .facts import Facts
 from .features import Features, best_first
 from .objective import Objective
 
@@ -137,7 +138,7 @@ class State:
         *,
         integrals: bool,
         gains: bool,
-        notes: tuple[Mapping[str, Any], Mapping[str, Tensor]],
+        notes: tuple[Facts, Mapping[str, Tensor]],
         **origin: Any,
     ) -> Attribution:
         """The result of one problem; ranking: its full order.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput
 from ..core.question import FactsAndTensors
+from ..results.input_notes import ImageFacts, TensorFacts
 from .inputs import Example
 from .targets import levels_to_caller
 
@@ -26,12 +28,11 @@ PREDICTIONS = 5
 def notes_of(model: Callable[..., Any], example: Example) -> FactsAndTensors:
     """Facts: the model's name; for a classifier the class, its probability and the most probable
     others. Tensors: the picture of the input and that of its baseline; else the input itself."""
-    facts: dict[str, Any] = {"model": model_name(model)}
     picture = _picture(model, example)
     if picture is None:
-        tensors = {"x": example.x}
+        facts, tensors = TensorFacts(model=model_name(model)), {"x": example.x}
     else:
-        facts["kind"] = "image"
+        facts = ImageFacts(model=model_name(model))
         tensors = dict(zip(("picture", "baseline"), picture, strict=True))
     if not example.reference.classes:
         return facts, tensors
@@ -40,13 +41,14 @@ def notes_of(model: Callable[..., Any], example: Example) -> FactsAndTensors:
     names = class_names(model, len(probabilities))
     best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    facts |= {
-        "class": names[target],
-        "target": target,
-        "probability": float(probabilities[target]),
-        "predictions": [[names[i], p] for i, p in rows],
-    }
-    return facts, tensors
+    classified = replace(
+        facts,
+        label=names[target],
+        target=target,
+        probability=float(probabilities[target]),
+        predictions=tuple((names[i], p) for i, p in rows),
+    )
+    return classified, tensors
 
 
 def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tensor] | None:
@@ -86,10 +88,10 @@ def class_names(model: Callable[..., Any], count: int) -> list[str]:
     return [f"output {i}" for i in range(count)]
 
 
-def model_name(model: Callable[..., Any]) -> str | None:
-    """The name that the model gives itself, else that of its class or function."""
+def model_name(model: Callable[..., Any]) -> str:
+    """The name that the model gives itself, else that of its class or function; "" of a lambda."""
     name = getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__
-    return name if isinstance(name, str) and name != "<lambda>" else None
+    return name if isinstance(name, str) and name != "<lambda>" else ""
 
 
 def levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
