@@ -51,7 +51,8 @@ def carry_out(
     saved = None if checkpoint is None else _saved(checkpoint, run)
     if saved is not None:
         exhausted = run.stop.gain and saved.stop is StopReason.NO_GAIN
-        run.state, run.exhausted = run.state.after(saved), exhausted
+        alone = any(rule.measures for rule in run.rules)
+        run.state, run.exhausted = run.state.after(saved, alone=alone), exhausted
         question.take_up(saved)
     rounds_before = len(run.state.picks)
     keep = _Keeper(run, checkpoint if writes else None)

@@ -181,8 +181,8 @@ class TextProblem:
         ends = torch.tensor([[self.empty], [self.bar(sides)]], dtype=torch.float64)
 
         def finish(_: int, a: Attribution) -> Attribution:
-            a = a.with_notes(replace(self.facts, forwards=before + a.forwards_used))
-            return verified(a, self) if a.picks else a
+            facts = replace(self.facts, forwards=before + a.forwards_used)
+            return verified(a, self, facts) if a.picks else a.with_notes(facts)
 
         record = Record(self.settings, self.provenance(), lambda: (self.facts, {}))
         features = Elements(self.objective.n, self.prompt.names)
@@ -359,7 +359,7 @@ class TextProblem:
         )
 
 
-def verified(a: Attribution, problem: TextProblem) -> Attribution:
+def verified(a: Attribution, problem: TextProblem, facts: TextFacts) -> Attribution:
     """The result with what was measured at its sets: only they present, really deleted, and
     without them; the smallest set that is enough; and features that say the same."""
     n, order = a.features.count, a.order.tolist()
@@ -379,7 +379,7 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
     if a.settings.get("complete") and a.totals and (rise := a.full_value - float(a.values[0])):
         error = abs(a.totals[0] / rise - 1)
     facts = replace(
-        problem.facts,
+        facts,
         counts=tuple(counts),
         enough=enough,
         only=tuple(values),
