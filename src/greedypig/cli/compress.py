@@ -17,7 +17,7 @@ from .. import plots, report
 from ..core.methods import with_knobs
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
-from ..graphs.compression import METHODS, SHARES, Judge, edge_order, kept_count, trace
+from ..graphs.compression import SHARES, TITLES, Judge, edge_order, kept_count, trace
 from ..graphs.methods import FOR_EDGES
 from ..results.graph_notes import COMPRESSION, MEASURES, Compression
 from ..results.wording import count, signed
@@ -55,13 +55,14 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         session = next(iter(sessions.values()))
         bar.follow(lambda: len(results) + session.share(), len(sessions))
         for name, session in sessions.items():
-            bar.label = f"{graph.name}: {METHODS[name]}"
+            title = TITLES.get(name, name)
+            bar.label = f"{graph.name}: {title}"
             method: Any = name
             if name == FIRST:
                 method = with_knobs(FOR_EDGES, **knobs_of(args))
             elif name == "ig" and FIRST in results:  # At equal cost.
                 method = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
-            stopped = f"Stopped at {METHODS[name]}, after {count(len(results), 'method')}."
+            stopped = f"Stopped at {title}, after {count(len(results), 'method')}."
             how = partial(explain, method, session)
             results[name] = job.answer(session, how, stopped)
     a = _with_notes(results, job, judge)
@@ -99,7 +100,7 @@ def _with_notes(
         },
         "traces": {
             name: a.about["trace"]
-            | {"title": METHODS[name], "gradients": a.gradients_used, "seconds": a.seconds}
+            | {"title": TITLES.get(name, name), "gradients": a.gradients_used, "seconds": a.seconds}
             for name, a in results.items()
         },
     }

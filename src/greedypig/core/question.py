@@ -54,8 +54,10 @@ class Question:
     """(b,) G of everything, where it is known before the run."""
     finish: Callable[[int, Attribution], Attribution] = _unchanged
     """(problem, its result) → its result with what is measured once the search is over."""
+    memory: Callable[[], FactsAndTensors] = _no_notes
+    """What was paid and measured up to now and is not in the state; asked after every step."""
     take_up: Callable[[Attribution], object] = id
-    """Is told the saved result that the run goes on from."""
+    """Takes the memory from the saved result that the run goes on from."""
 
     @staticmethod
     def of(objective: Any, features: Features | None = None) -> Question:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ class Run:
         ]
         self.reason, self._exhausted = StopReason.RUNNING, False
         with torch.inference_mode(False):
-            self.state = question.start()
+            self.state, self._memory = question.start(), question.memory()
         if self.stop.gradients is not None and self.stop.gradients < self.cost:
             raise BudgetTooSmall(self.cost, self.stop.gradients)
 
@@ -73,9 +73,12 @@ class Run:
                 "Try one after the other."
             )
 
-    def go_on_from(self, state: State, *, exhausted: bool) -> None:
-        """Take up a saved state; exhausted: was there nothing left to take?"""
-        self.state, self._exhausted = state, exhausted
+    def go_on_from(self, saved: Attribution) -> None:
+        """Go on after the rounds of a saved result."""
+        self.state = self.state.after(saved)
+        self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
+        self.question.take_up(saved)
+        self._memory = self.question.memory()
 
     def __iter__(self) -> Iterator[State]:
         return self
@@ -83,21 +86,25 @@ class Run:
     def __next__(self) -> State:
         """One more round; a call that fails or is interrupted leaves the rounds before it."""
         while self.reason is StopReason.RUNNING:
-            began, forwards = time.monotonic(), self.objective.forwards_used
             with self._results_in_errors(), torch.inference_mode(False):
-                reason, state = self._reason_to_stop(), self.state
-                if reason is StopReason.RUNNING:
-                    state = self._after_round()
-                    self._exhausted = len(state.picks) == len(self.state.picks)
-            self.state = replace(
-                state,
-                seconds=state.seconds + time.monotonic() - began,
-                forwards=state.forwards + self.objective.forwards_used - forwards,
-            )
-            self.reason = reason
-            if reason is StopReason.RUNNING and not self._exhausted:
+                self.reason, done = self._reason_to_stop(), len(self.state.picks)
+                if self.reason is StopReason.RUNNING:
+                    self._take(self._after_round)
+                    self._exhausted = len(self.state.picks) == done
+            if self.reason is StopReason.RUNNING and not self._exhausted:
                 return self.state
         raise StopIteration
+
+    def _take(self, step: Callable[[], State]) -> None:
+        """The state after a step, with its costs; a step that is interrupted leaves no trace."""
+        began, forwards = time.monotonic(), self.objective.forwards_used
+        state = step()
+        self.state = replace(
+            state,
+            seconds=state.seconds + time.monotonic() - began,
+            forwards=state.forwards + self.objective.forwards_used - forwards,
+        )
+        self._memory = self.question.memory()
 
     def _after_round(self) -> State:
         """The state after one more round, as the revisions leave it."""
@@ -126,8 +133,8 @@ class Run:
         if self._exhausted:
             return StopReason.NO_GAIN if self.stop.gain else StopReason.ALL
         for rule in self.rules:
-            if rule.measures:
-                self.state = measured(self.objective, self.features, self.state, [done])
+            if rule.measures and done not in self.state.values:
+                self._take(lambda: measured(self.objective, self.features, self.state, [done]))
             if (reason := rule.reason(self.state, self.cost)) is not None:
                 return reason
         return StopReason.RUNNING
@@ -159,6 +166,7 @@ class Run:
                     self.objective, self.features, self.state, alone=alone
                 )
         rankings = self.state.ranking().cpu()
+        facts, tensors = self._memory
         return [
             self.state.attribution(
                 problem,
@@ -172,7 +180,7 @@ class Run:
                 settings=self.settings[problem],
                 provenance=record.provenance,
                 notes=record.notes(),
-            )
+            ).with_notes(facts, **tensors)
             for problem, record in enumerate(self.question.records)
         ]
 

@@ -24,18 +24,18 @@ from .graph import Graph
 from .methods import FOR_EDGES, ONCE_FOR_EDGES
 from .training import features_of
 
-METHODS = {
+TITLES = {
     "greedy-pig": "Greedy PIG",
     "ig": "PIG (one shot)",
     "degree": "1/√(DᵢDⱼ) sampling",
     "random": "random edges",
 }
-"""The methods that the paper compares, in its order, and their names in tables."""
+"""The names in tables of the methods that the paper compares, in its order."""
 SHARES = tuple(i / 20 for i in range(21))
 """Nothing, 5 %, … 100 % of the edges."""
 MEASURES = ("accuracy", "agreement", "g")
 DEFAULTS = {"greedy-pig": FOR_EDGES, "ig": ONCE_FOR_EDGES}
-"""What two of the METHODS are here: both take about 100 gradients."""
+"""What two of the methods are here: both take about 100 gradients."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def trace(judge: Judge, order: Tensor, shares: Sequence[float] = SHARES) -> Trac
 def edge_order(method: Any, model: Callable[..., Any], graph: Graph, **more: Any) -> Attribution:
     """The edges of a graph, best first; `order` holds ids of `graph.edges`.
 
-    method: one of METHODS by its name, or a method. more: further arguments of `explain_edges`.
+    method: a name, or a method. more: further arguments of `explain_edges`.
     """
     if isinstance(method, str):
         method = DEFAULTS.get(method, method)
@@ -130,9 +130,9 @@ def edge_order(method: Any, model: Callable[..., Any], graph: Graph, **more: Any
 def compare(
     model: Callable[..., Any], graph: Graph, *, shares: Sequence[float] = SHARES, seed: int = 0
 ) -> dict[str, Trace]:
-    """The trace of each of the METHODS on the same network and graph."""
+    """The trace of each of the paper's methods on the same network and graph."""
     judge = Judge(model, graph)
-    orders = {name: edge_order(name, model, graph, seed=seed).order for name in METHODS}
+    orders = {name: edge_order(name, model, graph, seed=seed).order for name in TITLES}
     return {name: trace(judge, order, shares) for name, order in orders.items()}
 
 

@@ -46,6 +46,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     record = {name: getattr(a, name) for name in PLAIN} | {
         "schema": SCHEMA,
         "picks": a.picks,
+        "forwards_used": a.forwards_used,
         "full_value": None if isnan(a.full_value) else a.full_value,
         "totals": [None if isnan(total) else total for total in a.totals],
         "stop": a.stop.name,
@@ -105,6 +106,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
     return Attribution(
         **plain,
         picks=tuple(record["picks"]),
+        forwards_used=record.get("forwards_used", 0),  # Files of version 0.2 do not say.
         full_value=_number(record["full_value"]),
         totals=tuple(_number(total) for total in record["totals"]),
         stop=StopReason[record["stop"]],

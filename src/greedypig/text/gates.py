@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,14 +20,13 @@ from torch import Tensor
 from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, did_you_mean
 from ..core.numbers import whole
 from ..core.objective import Objective
+from ..core.registry import BASELINES, TEXTS, serving
 from .models import TextModel
 from .prompt import Prompt, sentences
 
 log = logging.getLogger(__name__)
 
-NEUTRAL = ("mask", "pad", "zero", "mean")
-"""Embeddings of an absent token."""
-ABSENT = ("masked", "deleted", "embedding", *(f"{name}-embedding" for name in NEUTRAL))
+ABSENT = serving(BASELINES, TEXTS)
 LEAST = 1e-6
 """The gate at which the gradient of a closed gate is taken: that of log(gate) at 0 has no limit,
 but its product with the attention has."""
@@ -105,7 +104,7 @@ class TextObjective(Objective):
     def values(self, masks: Tensor, /) -> Tensor:
         """(1, s, n) masks → (1, s): g of each mask. No mask is measured twice."""
         masks = masks.to(self.end)
-        keys = [mask.cpu().numpy().tobytes() for mask in masks[0]]
+        keys = keys_of(masks[0])
         new = {key: place for place, key in enumerate(keys) if key not in self._known}
         known = {key: self._known[key] for key in keys if key not in new}
         if new:
@@ -115,6 +114,22 @@ class TextObjective(Objective):
                 self._known.clear()
             self._known |= known
         return torch.stack([known[key] for key in keys]).unsqueeze(0)
+
+    @property
+    def measured(self) -> dict[str, Tensor]:
+        """The masks that were measured (m, n), and their values (m,), for a checkpoint."""
+        masks = torch.frombuffer(bytearray(b"".join(self._known)), dtype=self.end.dtype)
+        return {
+            "measured_masks": masks.view(-1, self.n),
+            "measured_values": torch.stack(list(self._known.values())),
+        }
+
+    def remember(self, saved: Mapping[str, Tensor]) -> None:
+        """Take up what was `measured` by a run that was stopped."""
+        if "measured_masks" in saved:
+            keys = keys_of(saved["measured_masks"].to(self.end))
+            values = saved["measured_values"].to(self.end.device)
+            self._known = dict(zip(keys, values, strict=True))
 
     def _with(self, **attributes: Any) -> Self:
         return super()._with(**attributes, _known={})  # Its values are its own.
@@ -289,6 +304,11 @@ class TextObjective(Objective):
         logits = self.model.outputs(last=len(said) + 1, **inputs)[:, :-1].float()
         chosen = said.expand(len(logits), -1).unsqueeze(2)
         return torch.log_softmax(logits, 2).gather(2, chosen).squeeze(2)
+
+
+def keys_of(masks: Tensor) -> list[bytes]:
+    """A key for each of the masks (m, n)."""
+    return [mask.cpu().numpy().tobytes() for mask in masks]
 
 
 def answer_of(model: TextModel, prompt: Prompt, text: str | None, part: Any, most: int) -> Answer:
