@@ -118,6 +118,8 @@ class TextObjective(Objective):
     @property
     def measured(self) -> dict[str, Tensor]:
         """The masks that were measured (m, n), and their values (m,), for a checkpoint."""
+        if not self._known:
+            return {}
         masks = torch.frombuffer(bytearray(b"".join(self._known)), dtype=self.end.dtype)
         return {
             "measured_masks": masks.view(-1, self.n),
