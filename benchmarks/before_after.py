@@ -45,6 +45,7 @@ EXPECTED = {
     "explain_many/smooth-ig": "every example draws from (seed, example), so their noise differs",
     "explain_many/steady-pig": "every example draws from (seed, example), so their views differ",
     "explain_node/recomputed*": "both gradients of a point are counted",
+    "explain_node/indexed": "both gradients of a point are counted",
     "adapters/pyg recomputed": "both gradients of a point are counted",
     "explain_photo/callable": "curves are about what the callable measures, not about class 0",
     "explain_photo/two-sided counterfactual": "a counterfactual is measured by deletion",

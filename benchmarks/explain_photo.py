@@ -25,8 +25,8 @@ import torch
 from timing import compare
 
 import greedypig as gp
-from greedypig.cli.explain import POINTS, SHARES
 from greedypig.cli.main import main as greedypig
+from greedypig.images.api import POINTS, SHARES
 from greedypig.images.photos import open_photo
 from greedypig.network.soft_relu import SoftReLU
 from greedypig.tensors.inputs import Model

@@ -31,6 +31,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import greedypig as gp
+from greedypig.core.features import Elements
+from greedypig.core.rounds import Round
 from greedypig.core.schedule import equal
 from greedypig.tables import Batches, losses, new_network, open_table, row_batches, survey
 from greedypig.tables.distributed import ALONE, Group, joined
@@ -113,6 +115,12 @@ def looped(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
     return run
 
 
+def round_at(mask: torch.Tensor, number: int = 0) -> Round:
+    """The round that begins with this mask."""
+    mask = mask.unsqueeze(0)
+    return Round(mask, Elements(mask.shape[1]), mask.bool(), number=number)
+
+
 def ours(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
     source = feed(batches, 0, ALONE)
     network = network_for(model, source, *losses.resolve("binary-cross-entropy"), None)
@@ -122,7 +130,7 @@ def ours(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
     def run() -> int:
         before = objective.paid["gradient_rows"]
         for mask in masks():
-            scorer(objective, mask.unsqueeze(0))
+            scorer(objective, round_at(mask))
         return objective.paid["gradient_rows"] - before
 
     return run
@@ -138,7 +146,7 @@ def read_from(model: nn.Module, batches: Any, steps: int) -> Callable[[], int]:
 
     def run() -> int:
         before, number = objective.paid["gradient_rows"], next(rounds)
-        scorer(objective.changed(round=number), some[number % len(some)].unsqueeze(0))
+        scorer(objective.for_round(number), round_at(some[number % len(some)], number))
         return objective.paid["gradient_rows"] - before
 
     return run

@@ -26,6 +26,8 @@ from timing import compare
 from torch import Tensor
 
 import greedypig as gp
+from greedypig.core.features import Elements
+from greedypig.core.rounds import Round
 from greedypig.text import models
 from greedypig.text.api import TextProblem
 from greedypig.text.gates import generated
@@ -140,10 +142,11 @@ def node_errors(model: models.TextModel, contexts: int) -> list[str]:
     for question in islice(questions(model), contexts):
         problem = question.problem()
         g, nothing = problem.objective, torch.zeros(1, problem.objective.n)
-        true = gp.IG(TRUE_NODES, "cubic", complete=True)(g, nothing)
+        first = Round(nothing, Elements(g.n), nothing.bool())
+        true = gp.IG(TRUE_NODES, "cubic", complete=True)(g, first)
         for nodes in FEW_NODES:
             for complete in (False, True):
-                scores = gp.IG(nodes, "cubic", complete)(g, nothing)
+                scores = gp.IG(nodes, "cubic", complete)(g, first)
                 away = float((scores - true).abs().sum() / true.abs().sum())
                 off = abs(float(scores.sum()) / problem.rise - 1)
                 errors.setdefault((nodes, complete), []).append((away, off))

@@ -5,7 +5,7 @@
 Leave-one-out scores a feature by what the output loses without it. Two copies of a feature both
 score 0, because the other copy is still there. Greedy rounds that add one feature at a time select
 the first copy, and the second then adds nothing. A method is any callable from an objective and a
-mask to scores.
+round to scores; `round.mask` is 1 for what is selected.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import greedypig as gp
+from greedypig.core.rounds import Round
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class LeaveOneOut:
     name = "leave-one-out"
     cost = 0  # It takes values alone, no gradients.
 
-    def __call__(self, objective: gp.Objective, mask: Tensor) -> Tensor:
-        """(b, n) masks → (b, n) scores."""
-        b, n = mask.shape
+    def __call__(self, objective: gp.Objective, round: Round) -> Tensor:
+        """(b, n) scores, for b problems side by side."""
+        b, n = round.mask.shape
         full = torch.ones(b, 1, n)
         return objective.values(full) - objective.values(full - torch.eye(n))
 
@@ -39,11 +40,11 @@ class AddOne:
     name = "add-one"
     cost = 0
 
-    def __call__(self, objective: gp.Objective, mask: Tensor) -> Tensor:
-        """(b, n) masks → (b, n) scores."""
-        b, n = mask.shape
-        with_one = (mask.unsqueeze(1) + torch.eye(n).expand(b, n, n)).clamp(max=1)
-        return objective.values(with_one) - objective.values(mask.unsqueeze(1))
+    def __call__(self, objective: gp.Objective, round: Round) -> Tensor:
+        """(b, n) scores, for b problems side by side."""
+        mask = round.mask.unsqueeze(1)
+        with_one = (mask + torch.eye(mask.shape[2])).clamp(max=1)
+        return objective.values(with_one) - objective.values(mask)
 
 
 def model(rows: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ def numbers(text: str) -> list[int]:
 def baselines(text: str) -> list[str]:
     """The type of --baseline."""
     if not set(names(text)) <= set(BASELINES):
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(BASELINES)}, got {text!r}")
+        raise options.WrongValue(f"some of {', '.join(BASELINES)}", text, BASELINES)
     return names(text)
 
 

@@ -46,6 +46,8 @@ class Photo:
     judge_target: int | None = None
     judge_probability: float | None = None
     """The judge's probability of `target`."""
+    number: int = 0
+    """Its place among the photos drawn; its random numbers depend on it."""
 
     @property
     def key(self) -> str:
@@ -103,9 +105,18 @@ class Sample:
         return self.model.preprocess(open_photo(photo.path))
 
     def explain(
-        self, x: Tensor, target: int, method: Method, objective: str, features: Any = "elements"
+        self,
+        x: Tensor,
+        target: int,
+        method: Method,
+        objective: str,
+        features: Any = "elements",
+        number: int = 0,
     ) -> tuple[Attribution, Record]:
-        """The explanation of an input by a method, with its cost and setting in words."""
+        """The explanation of an input by a method, with its cost and setting in words.
+
+        number: inputs of other numbers get other random numbers, as in `gp.explain_many`.
+        """
         a = explain(
             self.model,
             x,
@@ -114,7 +125,7 @@ class Sample:
             method=method.run(objective),
             baseline=self.settings["baseline"],
             features=features,
-            seed=self.experiment.seed,
+            seed=(self.experiment.seed, number),
         )
         words = setting(kept_settings(a))
         cost = {"gradients": a.gradients_used, "seconds": round(a.seconds, 3), "setting": words}
@@ -170,8 +181,8 @@ class Sample:
             )
         named = len(self.model.classes) == IMAGENET
         return [
-            Photo(path, digests[path], label_of(path) if named else None, **prediction)
-            for path, prediction in predictions.items()
+            Photo(path, digests[path], label_of(path) if named else None, **prediction, number=i)
+            for i, (path, prediction) in enumerate(predictions.items())
         ]
 
     def _prediction(self, path: Path) -> Record:

@@ -45,7 +45,7 @@ def reproduce(experiment: Experiment) -> None:
         folder = f"grid-{digest(*(photos[i].digest for i in sources))}"
         for method in methods:
             run = method.run(sample.objectives[0])
-            place = experiment.place(folder, method.name, sample.key, run)
+            place = experiment.place(folder, method.name, sample.key, run, grid)
             label = f"grid {grid + 1}, {method.name}"
             tasks.append(Task((grid, method), place, label, partial(measure, sample, grids, k)))
     records = experiment.measure(tasks)
@@ -96,9 +96,10 @@ def measure(sample: Sample, grids: Grids, k: int, item: tuple[int, Method]) -> R
     """Explain every class of a grid; the share of the top values in every cell."""
     grid, method = item
     board = replace(grids, pictures=grids.pictures[grid : grid + 1])
+    picture, objective = grids.pictures[grid], sample.objectives[0]
     runs = [
-        sample.explain(grids.pictures[grid], target, method, sample.objectives[0])
-        for target in grids.classes[grid].tolist()
+        sample.explain(picture, target, method, objective, number=CELLS * grid + cell)
+        for cell, target in enumerate(grids.classes[grid].tolist())
     ]
     attributions, (cost, *_) = zip(*runs, strict=True)
     shares = {}

@@ -61,7 +61,7 @@ def reproduce(experiment: Experiment) -> None:
     for photo in sample.photos:  # A run that is stopped leaves whole comparisons on some photos.
         for method in methods:
             runs = [method.run(objective) for objective in sample.objectives]
-            place = experiment.place(photo.key, method.name, sample.key, runs)
+            place = experiment.place(photo.key, method.name, sample.key, runs, photo.number)
             label = f"{method.name}: {photo.path.name}"
             run = partial(measure, sample, columns)
             tasks.append(Task((photo, method), place, label, run, str(photo.path)))
@@ -90,7 +90,7 @@ def measure(sample: Sample, columns: Sequence[str], item: tuple[Photo, Method]) 
     x = sample.input_of(photo)
     record: Record = {}
     for objective in sample.objectives:
-        a, cost = sample.explain(x, photo.target, method, objective)
+        a, cost = sample.explain(x, photo.target, method, objective, number=photo.number)
         record[objective] = {**cost, "curves": {}}
         for ranking in method.rankings:
             options: dict[str, Any] = {

@@ -18,6 +18,7 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.core.objective import Objective
+from greedypig.core.rounds import Round
 from greedypig.core.run import Run
 
 
@@ -223,7 +224,13 @@ def _enumerated(g: Callable[[Tensor], Tensor], n: int) -> Known:
     return Known(g, n, best)
 
 
-class Round(NamedTuple):
+def round_at(objective: Objective, mask: Tensor | None = None, **fields: object) -> Round:
+    """A round over single values in which `mask` (b, n), by default nothing, is selected."""
+    mask = torch.zeros(objective.b, objective.n) if mask is None else mask
+    return Round(mask.to(objective.end), gp.Elements(objective.n), mask.bool(), **fields)
+
+
+class RoundDone(NamedTuple):
     """What one round of a run did."""
 
     index: int
@@ -234,7 +241,7 @@ class Round(NamedTuple):
     """G(S) after the round."""
 
 
-def history(run: Run) -> list[Round]:
+def history(run: Run) -> list[RoundDone]:
     """The rounds of a run of one problem, carried out to its end."""
     states = list(run)
     values = run.results()[0].values.tolist()
@@ -243,5 +250,5 @@ def history(run: Run) -> list[Round]:
     for index, state in enumerate(states, start=done):
         chosen = state.order[0, -state.picks[-1] :]
         total = state.totals[-1][0]
-        rounds.append(Round(index, chosen, state.scores[0, chosen], total, values[index + 1]))
+        rounds.append(RoundDone(index, chosen, state.scores[0, chosen], total, values[index + 1]))
     return rounds

@@ -1,6 +1,7 @@
 """Who may import whom: every room has a rank and imports only rooms of lower rank."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +14,7 @@ ROOT = Path(greedypig.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 RANKS = """
 core
-network
+network types
 results
 plots report tensors
 metrics
@@ -64,6 +65,28 @@ def test_packages_that_are_optional_are_imported_where_they_are_used(path):
         assert packages <= sys.stdlib_module_names | {"torch"}
 
 
-def test_every_room_has_a_rank_and_the_root_holds_three_modules():
+def test_every_room_has_a_rank_and_the_root_holds_five_modules():
     assert {p.name for p in ROOT.iterdir() if (p / "__init__.py").exists()} <= set(RANK)
-    assert len(list(ROOT.glob("*.py"))) <= 3
+    modules = {path.stem for path in ROOT.glob("*.py")}
+    assert modules == {"__init__", "__main__", "compat", "models", "types"}
+
+
+PRIVATE = re.compile(
+    r"torch\._[a-zA-Z]|torch\.utils\._"
+    r"|(captum|transformers|torch_geometric|sklearn)[\w.]*(\._| import _)"
+    r"|\b_(attn_implementation|edge_mask|loop_mask|apply_sigmoid|cached)\b|\._schema\."
+)
+"""Private modules, and private attributes of other packages' objects."""
+
+
+@each_file
+def test_private_parts_of_other_packages_are_named_in_compat_alone(path):
+    names = [line for line in path.read_text().splitlines() if PRIVATE.search(line)]
+    assert bool(names) == (path == ROOT / "compat.py"), names
+
+
+def test_every_room_may_import_compat():
+    path = ROOT / "compat.py"
+    rooms, packages = imported(path, ast.walk(ast.parse(path.read_text())))
+    assert rooms == {"core"}
+    assert packages <= sys.stdlib_module_names | {"torch"}

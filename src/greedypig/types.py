@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, Union
 
 from torch import Tensor
 
+from .core.attribution import Attribution
 from .core.carry_out import PathOrText
 from .core.features import Features
 from .core.layout import Layout
@@ -24,6 +25,8 @@ Inputs: TypeAlias = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 """One example: a tensor, or several by position or name."""
 Fixed: TypeAlias = Tensor | Sequence[object] | Mapping[str, object] | None
 """Inputs that are passed along and not explained, by position after x or by name."""
+Ranking: TypeAlias = Attribution | Inputs
+"""A result, a permutation of an input's values, best first, or scores shaped like the input."""
 Target: TypeAlias = int | str | None
 """A class by number, or by name where names are known; None for the predicted one."""
 Baseline: TypeAlias = (
@@ -53,6 +56,7 @@ __all__ = [
     "ObjectiveLike",
     "PathOrText",
     "ProgressLike",
+    "Ranking",
     "Seed",
     "SetFunctionLike",
     "Target",

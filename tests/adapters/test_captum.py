@@ -68,6 +68,14 @@ class Steered(nn.Module):
         return -out if flip else out
 
 
+def squares(x: Tensor) -> Tensor:
+    return x**2
+
+
+def products(x: Tensor, y: Tensor) -> Tensor:
+    return x * y
+
+
 # In the place of IntegratedGradients.
 
 
@@ -88,6 +96,7 @@ def test_one_round_by_trapezoid_is_captum_s_with_weights_that_sum_to_one():
 
 
 SCALES = torch.arange(1.0, 5.0)
+NUMBERS = torch.tensor([1.0, -2.0, 3.0, 0.5])
 TWO = (
     torch.stack([picture(s, (3, 4)) for s in range(4)]),
     torch.stack([row(s, 5) for s in range(4)]),
@@ -116,6 +125,18 @@ CALLS = {
         ROWS[:1],
         {"target": 1, "additional_forward_args": (SCALES[2:3], 1.0)},
     ),
+    "numbers": (squares, NUMBERS, {}),
+    "one number": (squares, NUMBERS[:1], {}),
+    "numbers from each": (squares, NUMBERS, {"baselines": NUMBERS.flip(0)}),
+    "numbers from one": (squares, NUMBERS, {"baselines": NUMBERS[:1]}),
+    "two inputs of numbers": (products, (NUMBERS, SCALES), {"baselines": (0.5, SCALES[:1])}),
+    "numbers and rows": (lambda x, y: x**2 * y.sum(1), (NUMBERS, ROWS), {}),
+    "numbers, class each": (
+        lambda x: torch.stack([x, x**2], 1),
+        NUMBERS,
+        {"target": [0, 1, 1, 0]},
+    ),
+    "numbers, extra": (products, NUMBERS, {"additional_forward_args": SCALES}),
 }
 
 
@@ -129,6 +150,20 @@ def test_every_form_of_call_gives_captum_s_answer(call):
     for a, b, x in zip(ours, theirs, inputs, strict=True):
         assert a.shape == x.shape
         assert close(a, b, 1e-5)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 3, 20])
+def test_as_many_gradients_as_captum_s_in_all_rounds_if_no_steps_are_given(n_rounds):
+    inputs, counts = torch.rand(1, 6, generator=torch.Generator().manual_seed(0)), []
+
+    def forward(x: Tensor) -> Tensor:
+        counts.append(len(x) * torch.is_grad_enabled())
+        return (x.relu() * x).sum(1)
+
+    ours = GreedyPIG(forward).attribute(inputs, n_rounds=n_rounds)
+    assert sum(counts) == {1: 50, 3: 48, 20: 48}[n_rounds]
+    if n_rounds == 1:
+        assert close(ours, IntegratedGradients(forward).attribute(inputs), 1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])
@@ -461,15 +496,15 @@ def test_a_captum_run_goes_on_from_its_file_and_only_with_its_own_options(tmp_pa
     def method(n_steps: int) -> gp.Greedy:
         return gp.Greedy(gp.from_captum(IntegratedGradients, n_steps=n_steps), per_round=1)
 
+    path = tmp_path / "part.gpig"
     whole = gp.explain(mlp(), row(), method=method(3))
-    gp.explain(mlp(), row(), method=method(3), stop=gp.Stop(gradients=7)).save(
-        tmp_path / "part.gpig"
-    )
-    resumed = gp.explain(mlp(), row(), method=method(3), resume=tmp_path / "part.gpig")
+    part = gp.explain(mlp(), row(), method=method(3), stop=gp.Stop(gradients=7), checkpoint=path)
+    resumed = gp.explain(mlp(), row(), method=method(3), checkpoint=path)
+    assert part.selected < resumed.selected
     assert torch.equal(resumed.order, whole.order)
     assert torch.equal(resumed.scores, whole.scores)
     with pytest.raises(gp.InvalidInput, match="n_steps"):
-        gp.explain(mlp(), row(), method=method(9), resume=tmp_path / "part.gpig")
+        gp.explain(mlp(), row(), method=method(9), checkpoint=path)
 
 
 def test_scorers_run_on_plain_set_functions():
@@ -519,3 +554,9 @@ def test_the_drop_in_tells_bad_input_in_a_sentence():
         GreedyPIG(net).attribute(rows, target=77)
     with pytest.raises(gp.InvalidInput, match="at least one row"):
         GreedyPIG(net).attribute(rows[:0], target=1)
+    with pytest.raises(gp.InvalidInput, match="inputs with values"):
+        GreedyPIG(net).attribute(rows[:, :0], target=1)
+    # 6 targets are as many as the points of a batch: Captum's own check would let them pass.
+    for target in ([2], [0] * 6, torch.zeros(6, dtype=torch.long)):
+        with pytest.raises(gp.InvalidInput, match="target for each of 2 rows"):
+            GreedyPIG(net).attribute(rows.repeat(2, 1), target=target, n_steps=3)

@@ -358,3 +358,28 @@ def test_a_model_that_gnnexplainer_has_explained_gives_the_same_answer():
     before = best(GreedyPIGExplainer(k=4))
     best(GNNExplainer(epochs=2))
     assert torch.equal(best(GreedyPIGExplainer(k=4)), before)
+
+
+class Pooled(nn.Module):
+    """A layer from nodes to nodes, and one from all nodes to the one of the graph, as AttentiveFP
+    of PyG has them: the second one's messages are no edges of the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes, self.pool = OneMessage().layer, OneMessage().layer
+        self.pool.explain = False
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        here = torch.arange(len(x))
+        total = self.pool(
+            (self.nodes(x, edge_index), x[:1]), torch.stack([here, 0 * here]), size=(len(x), 1)
+        )
+        return torch.cat([0 * total, total], 1)
+
+
+def test_layers_that_do_not_explain_are_left_alone():
+    x = torch.tensor([[1.0], [3.0], [2.0], [5.0]])
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    algorithm = GreedyPIGExplainer(method="ig", undirected=False)
+    mask = explainer(Pooled(), algorithm, MULTI | {"task_level": "graph"})(x, edge_index).edge_mask
+    assert mask.argsort(descending=True).tolist() == [3, 1, 2, 0]  # By what the edge brings.

@@ -237,3 +237,17 @@ def test_a_one_shot_method_is_measured_by_absolute_score(answer, place):
     shown = torch.where(a.mask(round(0.1 * x.numel())), x, gray)
     by_hand = torch.softmax(net(shown[None])[0].double(), 0)[a.about["target"]]
     assert a.about["kept"]["0.1"] == pytest.approx(float(by_hand), abs=1e-6)
+
+
+def test_every_photo_has_random_numbers_of_its_own(answer, place):
+    make_photo(place / "b.png", (220, 90, 90))
+    answer("compare", "photo.png", "b.png", *TINY, "--methods", "random", "--seed", "5")
+    orders = []
+    for number, name in enumerate(("photo", "b")):
+        a = gp.load(place / "comparison" / name / "random.gpig")
+        model = model_from("tiny_models:build")
+        x = model.preprocess(open_photo(place / f"{name}.png"))
+        alone = gp.explain_photo(x, model, method="random", ranking="absolute", seed=(5, number))
+        assert torch.equal(a.order, alone.order)
+        orders.append(a.order)
+    assert not torch.equal(*orders)

@@ -256,6 +256,26 @@ def test_a_broken_photo_is_said_in_one_sentence_also_when_quiet(call, place, con
     assert call("explain", "photo.png", *TINY, "--quiet") == (0, "", "")
 
 
+OTHERS = {
+    "t.csv": "select t.csv --label",
+    "t.CSV.GZ": "select t.CSV.GZ --label",
+    "t.parquet": "select t.parquet --label",
+    "g.npz": "compress g.npz",
+    "chat.json": "explain-text chat.json",
+    "a.gpig": "report a.gpig",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_file_for_another_command_names_that_command(call, place, name):
+    (place / name).write_text("greedypig,y\n1,0\n")
+    code, _, err = call("explain", name, *TINY)
+    assert code == 1
+    assert f"{name} (got another kind of file). Try greedypig {OTHERS[name]}" in " ".join(
+        err.split()
+    )
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
 def test_an_unreadable_photo_and_a_read_only_folder(call, place):
     (place / "photo.png").chmod(0)
@@ -281,12 +301,12 @@ def test_out_below_a_file_is_refused(call):
         (["--features", "grid"], "grid:16"),
         (["--features", "grid:0"], "grid:16"),
         (["--method", "greedypig"], "greedy-pig"),
-        (["--method", "ig", "--rounds", "3"], "'ig'"),
+        (["--method", "ig", "--rounds", "3"], "Expected no --rounds for method 'ig'"),
         (["--method", "sequential-gradient", "--steps", "3"], "steps"),
-        (["--k", "1000000"], "192"),
+        (["--k", "1000000"], "Expected --k to be a whole number from 1 to 192"),
         (["--rounds", "0"], "at least 1"),
         (["--steps", "many"], "at least 1"),
-        (["--steps", "5", "--budget", "4"], "5 gradients (got 4)"),
+        (["--steps", "5", "--budget", "4"], "Expected --budget to be at least 5"),
         (["--device", "toaster"], "cpu"),
         (["--device", "meta"], "cpu"),
         (["--judge", "no-such-model"], "mobilenet-v2"),

@@ -305,6 +305,8 @@ WRONG = {
     "latin1": (("latin1.txt",), "Expected text in UTF-8 in latin1.txt"),
     "no chat": (("wrong.json",), "Expected a chat in wrong.json"),
     "no json": (("broken.json",), "Expected JSON in broken.json"),
+    "nested": (("nested.json",), "Expected JSON in nested.json"),
+    "roles": (("roles.json",), "Expected a chat in roles.json"),
     "both": (("a cat", "--part", "1", "--per-sentence"), "Expected --part or --per-sentence"),
     "class": (("a cat", "--class", "film", *CLASSIFIER), "Expected --class to be one of"),
     "class of an answer": (
@@ -314,8 +316,21 @@ WRONG = {
     "objective": (("a cat", *CLASSIFIER, "--objective", "best"), "Expected --objective to be one"),
     "k": (("a cat", *CLASSIFIER, "--k", "9"), "Expected --k to be a whole number from 1 to 2"),
     "part of a class": (("a cat", *CLASSIFIER, "--part", "1"), "Expected a language model"),
-    "part": (("a cat", *SPEAKER, "--part", "9"), "from 1 to 1 (got 9)"),
-    "budget": (("a cat", *CLASSIFIER, "--budget", "1", "--steps", "3"), "Expected a --budget"),
+    "part": (("a cat", *SPEAKER, "--part", "9"), "Expected --part to be a part of the answer, or"),
+    "its number": (("a cat", *SPEAKER, "--part", "9"), "from 1 to 1 (got 9)"),
+    "part compared": (("a cat", *SPEAKER, "--part", "9", "--compare"), "from 1 to 1 (got 9)"),
+    "no part": (
+        ("a cat", *SPEAKER, "--answer", "red", "--part", "blue"),
+        "Expected --part to stand in the answer 'red' (got 'blue').",
+    ),
+    "features": (
+        ("a cat", *CLASSIFIER, "--features", "documents"),
+        "for --features documents (got text). Try --features sentences.",
+    ),
+    "budget": (
+        ("a cat", *CLASSIFIER, "--budget", "1", "--steps", "3"),
+        "Expected --budget to be at least 3",
+    ),
     "methods": (("a cat", "--methods", "ig"), "Expected --compare beside --methods"),
     "answer": (
         ("a cat", *CLASSIFIER, "--answer", "red"),
@@ -333,6 +348,8 @@ def test_a_wrong_command_is_one_sentence(call, saved, name):
     (saved / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
     (saved / "wrong.json").write_text('{"messages": [{"role": "user"}]}')
     (saved / "broken.json").write_text("{")
+    (saved / "nested.json").write_text("[" * 5000)
+    (saved / "roles.json").write_text('[{"role": ["user"], "content": "Who ?"}]')
     words, expected = WRONG[name]
     code, out, err = call("explain-text", *words)
     assert (code, out) == (2, "")

@@ -18,7 +18,7 @@ import pytest
 
 import greedypig
 from conftest import TINY, environment, make_photo, program
-from greedypig.cli.commands import COMMANDS
+from greedypig.cli.commands import COMMANDS, EXACT, TEXT_METHODS
 from greedypig.cli.main import build_parser, main, module_of
 from greedypig.cli.terminal import Terminal, duration
 
@@ -181,8 +181,15 @@ def test_a_misspelt_word_gets_the_nearest_one(call, words, near, program):
         (["explain", "a.png", "--seed", "x"], "Expected --seed as a whole number (got 'x')."),
         (["explain", "a", "--seconds", "0"], "Expected --seconds as a number above 0 (got '0')."),
         (["select", "t.csv", "--task", "x"],
-         "Expected --task as one of 'classification', 'regression' (got 'x')."),
+         "Expected --task as one of classification, regression (got 'x')."),
         (["report", "a.gpig", "--zzz"], "Expected options of this command (got --zzz)."),
+        (["explain-node", "g.npz", "--noed", "4"],
+         "Expected options of this command (got --noed 4). Did you mean '--node'?"),
+        (["explain-node", "g.npz"], "Expected --node (got nothing)."),
+        (["report", "a.gpig", "--open=x"], "Expected no value after --open (got 'x')."),
+        (["explain-text", "a", "--methods", "ig,randm"],
+         f"Expected --methods as names with commas, among {', '.join((*TEXT_METHODS, EXACT))} "
+         "(got 'randm'). Did you mean 'random'?"),
     ],
 )  # fmt: skip
 def test_argparse_speaks_as_the_library_does(call, words, sentence):

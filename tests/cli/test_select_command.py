@@ -370,6 +370,49 @@ def test_damaged_and_foreign_files(call, table):
     assert (table / "o/selection.csv").read_text() == "mine"
 
 
+def test_a_folder_called_work_that_is_not_ours_is_left_alone(call, table):
+    mine = table / "work" / "thesis.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    for name, content in ((None, ""), ("job.json", "{}")):
+        if name is not None:
+            (table / "work" / name).write_text(content)
+        code, _, err = call(*SELECT, *OWN, *QUICK, "--out", ".")
+        assert code == 2
+        assert "left alone). Try --out FOLDER." in words(err)
+        assert mine.read_text() == "mine"
+
+
+DAMAGED = {"cut off": '{"greedypig": ', "nested": '{"greedypig": ' + "[" * 100_000}
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_record_of_a_stopped_job_is_one_sentence(call, table, content):
+    (table / "t-selection" / "work").mkdir(parents=True)
+    (table / "t-selection" / "work" / "job.json").write_text(DAMAGED[content])
+    code, _, err = call(*ARGS, "--resume")
+    assert code == 2
+    assert "Expected t-selection/work/job.json as greedypig wrote it (got: " in words(err)
+
+
+def test_a_table_of_the_label_alone_has_nothing_to_choose_from(call, place):
+    (place / "t.csv").write_text("y\n0\n1\n")
+    for more in ((), ("--k", "1")):
+        code, _, err = call("select", "t.csv", "--label", "y", *more)
+        assert code == 2
+        assert "Expected columns besides the label 'y' in t.csv (got none). Try " in words(err)
+
+
+@pytest.mark.parametrize("name", ["gone.json", "latin.json"])
+def test_a_schema_of_the_model_that_cannot_be_read_is_one_sentence(call, table, monkeypatch, name):
+    (table / "latin.json").write_bytes("ä".encode("latin1"))
+    monkeypatch.setenv("SCHEMA", name)
+    code, _, err = call(*SELECT, "--model", "tiny_tables:with_schema", *QUICK)
+    assert code == 2
+    assert name in words(err)
+    assert words(err).startswith("error: Expected ")
+
+
 # Stopping and going on.
 
 

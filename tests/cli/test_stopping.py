@@ -61,6 +61,16 @@ def test_ctrl_c_before_the_first_round_keeps_nothing(call, place, monkeypatch):
     assert [p.name for p in place.iterdir()] == ["photo.png"]
 
 
+def test_the_start_of_a_command_removes_what_a_killed_one_left(call, place, monkeypatch):
+    left = [f".photo{end}.0123456789abcdef.part" for end in (".gpig", ".html", ".partial.gpig")]
+    others = [".holiday.gpig.0123456789abcdef.part", ".photo.gpig.part"]
+    for name in (*left, *others):
+        (place / name).touch()
+    stop_after(monkeypatch, 0)
+    assert call("explain", "photo.png", *TINY)[0] == 1
+    assert sorted(p.name for p in place.iterdir()) == sorted([*others, "photo.png"])
+
+
 def test_ctrl_c_during_the_curves_keeps_the_explanation(call, answer, place, monkeypatch):
     whole = answer("explain", "photo.png", *TINY, *KNOBS, "--out", "whole")
     with monkeypatch.context() as m:

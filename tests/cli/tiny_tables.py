@@ -30,6 +30,13 @@ def dense():
     return model
 
 
+def with_schema(schema):
+    """A model that names the file of its schema."""
+    model = build(schema)
+    model.schema = os.environ["SCHEMA"]
+    return model
+
+
 class Lost(Gated):
     """The second process is killed in its third round, once."""
 

@@ -25,6 +25,7 @@ from problems import (
     normal,
     quadratic,
     random_coverage,
+    round_at,
 )
 
 
@@ -88,7 +89,7 @@ def test_rounds_tell_the_same_story_as_the_result(run):
     assert torch.equal(torch.cat([r.scores for r in seen]), a.feature_scores[a.order[: a.selected]])
     assert [r.value for r in seen] == a.values[1:].tolist()
     assert [r.total for r in seen] == list(a.totals)
-    assert rounds.gradients_used == steps * len(schedule)
+    assert rounds.state.gradients == steps * len(schedule)
 
 
 @given(runs())
@@ -106,7 +107,8 @@ def test_one_round_equals_integrated_gradients(run):
         torch.testing.assert_close(a.scores, expected, rtol=0, atol=1e-12)
         assert a.order.tolist() == torch.sort(expected, descending=True).indices.tolist()
         assert (a.selected, a.picks, a.gradients_used) == (g.n, (g.n,), steps)
-    called = gp.IG(steps, name)(g.objective(), torch.zeros(1, g.n).double())
+    objective = g.objective()
+    called = gp.IG(steps, name)(objective, round_at(objective))
     assert torch.equal(called[0], shot.scores)
 
 
@@ -268,7 +270,7 @@ class TestCompleteSums:
         )
 
     def scores(self, objective, scorer):
-        return scorer(objective, torch.zeros(1, 4))[0]
+        return scorer(objective, round_at(objective))[0]
 
     def rise(self, objective):
         ends = objective.values(torch.tensor([[[0.0] * 4, [1.0] * 4]]))[0]
@@ -348,13 +350,14 @@ class TestMeasuredRounds:
         assert a.stop.name == "VALUE"
         assert float(a.values[-1]) == 3.0
 
-    def test_a_resumed_run_ends_as_one_that_was_not_stopped(self):
+    def test_a_resumed_run_ends_as_one_that_was_not_stopped(self, tmp_path):
         objective = gp.objective(lambda m: 3 * m[:, :4].amax(1) + m[:, 4:].sum(1) / 10, 8)
         method = gp.GreedyPIG(rounds=4, schedule="measured")
         run = gp.rounds(objective, method)
         next(run)
-        (saved,) = run.results(measure=False)
-        whole, resumed = (gp.maximize(objective, method, resume=each) for each in (None, saved))
+        run.results(measure=False)[0].save(tmp_path / "run.gpig")
+        whole = gp.maximize(objective, method)
+        resumed = gp.maximize(objective, method, checkpoint=tmp_path / "run.gpig")
         assert whole.picks == resumed.picks
         assert torch.equal(whole.order, resumed.order)
 

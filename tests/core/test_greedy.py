@@ -115,7 +115,7 @@ def test_greedy_takes_the_largest_marginal_gain_each_time(seed, n):
         assert r.total == pytest.approx(sum(gains.values()), abs=1e-9)
         taken.append(best)
         assert r.value == pytest.approx(g.value(taken), abs=1e-9)
-    assert rounds.gradients_used == 0
+    assert rounds.state.gradients == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -11,7 +11,6 @@ from torch import Tensor
 import greedypig as gp
 from agreement import agree
 from greedypig.core.objective import Objective
-from greedypig.core.run import Run
 from problems import generator, net, normal, random_coverage
 
 SCORERS = [
@@ -193,7 +192,7 @@ def test_problems_side_by_side_equal_the_answers_alone(seed, count, batch_size, 
     knobs = data.draw(st.sampled_from([{"rounds": 1}, {"rounds": 3}, {"per_round": 1}]))
     options = data.draw(st.sampled_from([{}, {"k": 2}, {"stop": gp.Stop(gradients=40)}]))
     family = Family(seed, count, 6, batch_size)
-    run = Run(family.objective(), gp.Greedy(scorer, **knobs), seed=seed, **options)
+    run = gp.rounds(family.objective(), gp.Greedy(scorer, **knobs), seed=seed, **options)
     for _ in run:
         pass
     results = run.results()
@@ -207,7 +206,7 @@ def test_problems_side_by_side_equal_the_answers_alone(seed, count, batch_size, 
 def test_problems_side_by_side_fill_batches():
     # Four problems of 3 rounds × 4 steps in batches of 16: each round of all four is one batch.
     family = Family(1, 4, 6, 16)
-    list(Run(family.objective(), gp.GreedyPIG(rounds=3, steps=4)))
+    list(gp.rounds(family.objective(), gp.GreedyPIG(rounds=3, steps=4)))
     assert family.batches == [16, 16, 16]
 
 
@@ -215,5 +214,5 @@ def test_a_failure_in_one_problem_names_it():
     family = Family(1, 3, 6, 64)
     family.parts[1].out[0] = torch.nan
     with pytest.raises(gp.NonFinite, match="input 1") as caught:
-        list(Run(family.objective(), gp.GreedyPIG(rounds=1, steps=4)))
+        list(gp.rounds(family.objective(), gp.GreedyPIG(rounds=1, steps=4)))
     assert len(caught.value.so_far) == 3

@@ -11,6 +11,7 @@ from torch import Tensor
 import greedypig as gp
 from agreement import agree
 from greedypig.core.objective import AUTO_ROWS, Objective
+from greedypig.core.rounds import Round
 from problems import floats, history, modular, net, random_coverage
 
 # An objective that brings its own gradient.
@@ -84,12 +85,12 @@ def test_what_is_no_objective_is_refused(candidate):
 def test_a_plain_function_is_a_scorer_and_becomes_adaptive():
     # scores_i = ∂_i g at the far end of the path: for copies that is what a round must look at.
     g = net(6, 7)
-    masks = []
+    seen = []
 
-    def at_the_end(objective: Objective, mask: Tensor) -> Tensor:
-        masks.append(mask.clone())
+    def at_the_end(objective: Objective, round: Round) -> Tensor:
+        seen.append(round)
         assert objective.n == 7
-        return objective.gradient(torch.ones_like(mask)[:, None], torch.ones(1))
+        return objective.gradient(torch.ones_like(round.mask)[:, None], torch.ones(1))
 
     rounds = gp.rounds(g.objective(), gp.Greedy(at_the_end, per_round=2))
     list(rounds)
@@ -99,13 +100,15 @@ def test_a_plain_function_is_a_scorer_and_becomes_adaptive():
     assert a.order.tolist() == torch.sort(expected, descending=True).indices.tolist()
     torch.testing.assert_close(a.scores, expected, rtol=0, atol=1e-12)
     assert a.gradients_used == 4
-    assert [int(m.sum()) for m in masks] == [0, 2, 4, 6]
+    assert [int(round.mask.sum()) for round in seen] == [0, 2, 4, 6]
+    assert [int(round.rest.sum()) for round in seen] == [7, 5, 3, 1]
+    assert [(round.number, round.picks) for round in seen] == [(0, 2), (1, 2), (2, 2), (3, 1)]
     assert a.settings["one_shot"] == {"method": "at_the_end"}
 
 
 def test_a_scorer_cannot_spoil_the_mask_and_selected_values_are_ignored():
-    def vandal(objective: Objective, mask: Tensor) -> Tensor:
-        mask.fill_(1)
+    def vandal(objective: Objective, round: Round) -> Tensor:
+        round.mask.fill_(1)
         return torch.arange(4.0)
 
     rounds = gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(vandal, per_round=1))
@@ -116,14 +119,14 @@ def test_a_scorer_cannot_spoil_the_mask_and_selected_values_are_ignored():
 @pytest.mark.parametrize("scores", [torch.zeros(3), torch.zeros(2, 4), [1, 2, 3, 4], None])
 def test_a_scorer_that_returns_something_else_is_refused(scores):
     with pytest.raises(gp.InvalidType, match=r"\(1, 4\)"):
-        list(gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(lambda o, m: scores)))
+        list(gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(lambda *_: scores)))
 
 
 def test_a_scorer_that_returns_nan_is_named():
-    def scorer(objective, mask):
-        return torch.full((4,), torch.nan if mask.sum() == 2 else 1.0)
+    def scorer(objective, round):
+        return torch.full((4,), torch.nan if round.mask.sum() == 2 else 1.0)
 
-    with pytest.raises(gp.NonFinite, match="scorer in round 3") as caught:
+    with pytest.raises(gp.NonFinite, match=r"scorer\)\. This was in round 3\.") as caught:
         list(gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(scorer, per_round=1)))
     assert caught.value.so_far[0].picks == (1, 1)
 
@@ -143,7 +146,7 @@ def test_what_is_no_method_is_refused():
 def test_a_non_finite_gradient_names_the_round_and_the_step():
     # √w has an infinite slope at 0, where the left rule's first step is.
     objective = gp.objective(lambda w: w.sqrt().sum(1), 3)
-    with pytest.raises(gp.NonFinite, match=r"to x\[0\] in round 1, step 1\)") as caught:
+    with pytest.raises(gp.NonFinite, match=r"x\[0\] in step 1\)\. This was in round 1\.") as caught:
         gp.maximize(objective, gp.GreedyPIG(steps=4, rule="left"))
     (so_far,) = caught.value.so_far
     assert so_far.picks == ()
@@ -161,7 +164,7 @@ def test_a_non_finite_value_names_the_step_and_keeps_the_rounds(bad, batch_size)
         return torch.where(inside & (moving > 0.4), bad, w @ torch.tensor([4.0, 3, 2, 1]))
 
     objective = gp.objective(g, 4, batch_size=batch_size)
-    with pytest.raises(gp.NonFinite, match=r"value in round 3, step 3\)") as caught:
+    with pytest.raises(gp.NonFinite, match=r"value in step 3\)\. This was in round 3\.") as caught:
         gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=5))
     (so_far,) = caught.value.so_far
     assert so_far.order[: so_far.selected].tolist() == [0, 1]

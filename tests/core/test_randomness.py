@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import greedypig as gp
-from problems import net
+from greedypig.core.carry_out import carry_out
+from greedypig.core.question import Question, Record
+from problems import net, round_at
 
 RANDOM = {
     "smooth": gp.SmoothIG(gp.IG(2), samples=3),
@@ -23,7 +26,7 @@ STEADY = {
 }
 
 
-def run(scorer, seed: int) -> gp.Attribution:
+def run(scorer, seed: int | tuple[int, int]) -> gp.Attribution:
     return gp.maximize(net(4, 12).objective(), gp.Greedy(scorer, rounds=3), seed=seed)
 
 
@@ -78,12 +81,27 @@ def test_global_random_state_is_restored_after_an_objective_that_draws():
 
 def test_every_round_and_stream_has_numbers_of_its_own():
     objective, drawn = net(4, 12).objective(), set()
-    for seed, round, stream in np.ndindex(3, 4, 5):
-        at = objective.changed(round=round)
-        at.seed = seed
-        drawn.add(torch.rand(1, generator=at.generator(stream)).item())
-        drawn.add(torch.rand(1, generator=at.generator(stream, 1)).item())
-    assert len(drawn) == 2 * 60
+    for seed, number, example, stream in np.ndindex(3, 4, 2, 5):
+        now = round_at(objective, number=number, seed=seed, examples=(example,))
+        drawn.add(torch.rand(1, generator=now.generator(0, stream)).item())
+        drawn.add(torch.rand(1, generator=now.generator(0, stream, 1)).item())
+    assert len(drawn) == 2 * 3 * 4 * 2 * 5
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_the_numbers_of_an_example_are_those_of_its_place_wherever_it_runs(name):
+    three = Question.of(net(4, 12).objective().repeated(3))
+    three = replace(three, records=tuple(Record(example=place) for place in range(3)))
+    many = carry_out(three, gp.Greedy(RANDOM[name], rounds=3), seed=5)
+    assert len({tuple(a.feature_scores.tolist()) for a in many}) == 3
+    for place, found in enumerate(many):
+        alone = run(RANDOM[name], (5, place))
+        torch.testing.assert_close(alone.feature_scores, found.feature_scores)
+        assert alone.order.tolist() == found.order.tolist()
+        assert alone.settings["seed"] == 5
+        assert alone.settings.get("example", 0) == place
+    first = run(RANDOM[name], (5, 0))
+    assert torch.equal(first.feature_scores, run(RANDOM[name], 5).feature_scores)
 
 
 def test_noise_is_standard_normal_times_the_share_of_the_range():
@@ -92,7 +110,7 @@ def test_noise_is_standard_normal_times_the_share_of_the_range():
     n, sigma = 40_000, 0.25
     objective = gp.objective(lambda w: 0.5 * (w * w).sum(1), n, dtype=torch.float64)
     smooth = gp.SmoothIG(gp.Gradient(at=1.0), samples=1, noise=sigma)
-    scores = smooth(objective, torch.zeros(1, n).double())
+    scores = smooth(objective, round_at(objective))
     spread = 4 * sigma**2 + 2 * sigma**4
     # Five standard errors; the seed is fixed.
     assert float(scores.mean()) == pytest.approx(1 + sigma**2, abs=5 * (spread / n) ** 0.5)
@@ -108,8 +126,8 @@ def test_random_order_is_uniform():
     assert all(abs(count - 100) <= 46 for count in firsts)
 
 
-@pytest.mark.parametrize("seed", [1.5, "1", None, True])
-def test_a_seed_is_a_whole_number(seed):
+@pytest.mark.parametrize("seed", [1.5, "1", None, True, (1,), (1, 2, 3), (1, -1), (1, 0.5)])
+def test_a_seed_is_a_whole_number_and_a_place_too(seed):
     with pytest.raises(gp.InvalidInput, match="seed"):
         run(gp.Random(), seed)
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import greedypig as gp
 from greedypig.core import run as run_module
-from greedypig.core.run import Run
 from problems import modular, net, normal, saturating, xor
 
 REASON = gp.StopReason
@@ -96,8 +95,8 @@ def test_budget_holds_for_every_scorer(scorer, budget):
 
 def test_budget_holds_for_a_scorer_that_cannot_tell_its_cost():
     # What a round of a plain function costs is known once one has been paid.
-    def scorer(objective, mask):
-        return objective.gradient(mask.expand(1, 5, -1), torch.full((5,), 0.2))
+    def scorer(objective, round):
+        return objective.gradient(round.mask.expand(1, 5, -1), torch.full((5,), 0.2))
 
     rounds = gp.rounds(
         net(2, 8).objective(), gp.Greedy(scorer, per_round=1), stop=gp.Stop(gradients=12)
@@ -117,7 +116,7 @@ def test_free_scorers_are_not_stopped_by_a_budget():
 
 def test_seconds(monkeypatch):
     # A clock that moves one second per batch. A round is one batch, so rounds begin at 0, 1, 2, 3
-    # and none begins at 4 or later. One more batch measures the values.
+    # and none begins at 4 or later. The batch that measures the values is not the search's time.
     now = [0.0]
     monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     g = net(3, 8)
@@ -131,7 +130,8 @@ def test_seconds(monkeypatch):
     a = gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=2), stop=gp.Stop(seconds=4))
     assert a.stop is REASON.SECONDS
     assert len(a.picks) == 4
-    assert a.seconds == 5
+    assert a.seconds == 4
+    assert now[0] == 5
     check_order(a)
 
 
@@ -270,11 +270,19 @@ def test_limits_that_make_no_sense_are_refused(limit):
         gp.Stop(**limit)
 
 
-def test_problems_side_by_side_have_no_gain_in_common():
-    start = torch.zeros(1, 2, 3)
-    both = gp.Objective(lambda points, _: points.sum(1), start, torch.ones_like(start))
-    with pytest.raises(gp.InvalidInput, match="gain"):
-        Run(both, "greedy-pig", stop=gp.Stop(gain=True))
+@pytest.mark.parametrize(
+    ("name", "method", "stop"),
+    [
+        ("gain=True", "greedy-pig", gp.Stop(gain=True)),
+        ("value", "greedy-pig", gp.Stop(value=1.0)),
+        ("seconds", "greedy-pig", gp.Stop(seconds=1.0)),
+        ("schedule='measured'", gp.GreedyPIG(schedule="measured"), None),
+    ],
+)
+def test_what_looks_at_one_problem_refuses_several_by_its_name(name, method, stop):
+    both = modular([1, 2, 3]).objective().repeated(2)
+    with pytest.raises(gp.InvalidInput, match=f"one problem for {name} \\(got 2\\)"):
+        gp.rounds(both, method, stop=stop)
 
 
 def test_reasons_read_as_sentences():

@@ -1,12 +1,14 @@
 """G(S) = g(S) + g(all) − g(all without S), by closed forms; the same for every kind of data."""
 
+import pickle
+
 import pytest
 import torch
 
 import greedypig as gp
-from greedypig.core.objective import as_objective
+from greedypig.core.two_sided import as_objective
 from nets import mlp, row
-from problems import copies, indicator, modular, random_coverage, saturating, xor
+from problems import copies, indicator, modular, random_coverage, round_at, saturating, xor
 
 ONE_BY_ONE = gp.GreedyPIG(per_round=1, steps=40)
 
@@ -86,17 +88,6 @@ def test_every_point_costs_two_gradients_and_a_budget_knows_it():
 
 
 def test_a_set_function_with_its_own_gradient_has_two_sides_too():
-    class Modular:
-        n = 3
-        dtype = torch.float64
-        weights = torch.tensor([3.0, 1.0, 2.0], dtype=torch.float64)
-
-        def values(self, masks):
-            return masks @ self.weights
-
-        def gradient(self, masks, weights):
-            return self.weights * weights.sum()
-
     a = gp.maximize(gp.two_sided(Modular()), ONE_BY_ONE)
     assert a.scores.tolist() == pytest.approx([6, 2, 4])
     assert a.gradients_used == 3 * 40 * 2
@@ -122,6 +113,35 @@ def test_smooth_ig_sees_both_sides():
 def test_two_sides_of_two_sides_are_refused():
     with pytest.raises(gp.InvalidInput, match="one side"):
         gp.two_sided(gp.two_sided("softmax"))
+
+
+class Modular:
+    """A set function with a gradient of its own, which pickle finds by its name."""
+
+    n = 3
+    dtype = torch.float64
+
+    def __init__(self):
+        self.weights = torch.tensor([3.0, 1.0, 2.0], dtype=torch.float64)
+
+    def values(self, masks):
+        return masks @ self.weights
+
+    def gradient(self, masks, weights):
+        return self.weights * weights.sum()
+
+
+def test_a_pickled_objective_counts_for_itself_and_gives_the_same():
+    both = as_objective(gp.two_sided(Modular()))
+    gp.maximize(both, ONE_BY_ONE)
+    copy = pickle.loads(pickle.dumps(both))
+    a, b = gp.maximize(both, ONE_BY_ONE), gp.maximize(copy, ONE_BY_ONE)
+    assert b.scores.tolist() == a.scores.tolist()
+    assert b.values.tolist() == a.values.tolist()
+    assert both.gradients_used == copy.gradients_used == 2 * a.gradients_used
+    assert copy.inner.gradients_used == copy.gradients_used
+    gp.maximize(copy, ONE_BY_ONE)
+    assert both.gradients_used == 2 * a.gradients_used
 
 
 # Models on tensors.
@@ -235,11 +255,13 @@ def test_explain_node_adds_what_the_rest_of_the_graph_loses():
 
     expected = g(taken) + g(torch.ones_like(taken)) - g(~taken)
     assert float(a.values[2]) == pytest.approx(expected, rel=1e-4)
-    assert a.gradients_used == 2 * one.gradients_used
-    kept = gp.explain_node(
-        gcn, x, edge_index, 2, k=2, normalisation="kept", objective=gp.two_sided()
-    )
-    assert kept.settings["objective"] == "two-sided log-likelihood"
+    # Where degrees are recomputed, each point of one side costs the gradient of the rest, too.
+    assert a.gradients_used == one.gradients_used
+    kept = {"k": 2, "normalisation": "kept"}
+    one = gp.explain_node(gcn, x, edge_index, 2, **kept)
+    both = gp.explain_node(gcn, x, edge_index, 2, **kept, objective=gp.two_sided())
+    assert both.gradients_used == 2 * one.gradients_used
+    assert both.settings["objective"] == "two-sided log-likelihood"
 
 
 def test_select_features_measures_both_sides_of_the_loss():
@@ -282,7 +304,7 @@ def test_two_sided_rounds_take_both_of_two_features_that_say_the_same():
 def test_two_sided_rounds_integrate_with_the_selected_features_present_and_absent():
     g = gp.objective(lambda m: m[:, 0] * m[:, 1] + m[:, 2] ** 2, 3)
     scorer = gp.TwoSidedPIG(steps=60, necessity=0.25).scorer
-    scores = scorer(g.changed(round=1), torch.tensor([[1.0, 0.0, 0.0]]))[0]
+    scores = scorer(g, round_at(g, torch.tensor([[1.0, 0.0, 0.0]]), number=1))[0]
     # Present: ∫ ∂ = (·, 1, 1), absent: (·, 0, 1); each divided by its largest.
     assert scores.tolist() == pytest.approx([0, 0.75, 1.0], abs=1e-3)
 

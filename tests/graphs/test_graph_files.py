@@ -252,3 +252,18 @@ def test_a_column_of_words_without_a_label_names_the_argument(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,size,topic\n0,1.5,art\n1,2.5,law\n")
     with pytest.raises(gp.InvalidFile, match="label="):
         load_graph(tmp_path / "edges.csv", nodes=tmp_path / "nodes.csv")
+
+
+@pytest.mark.parametrize("words", ["classes", "names"])
+def test_one_word_for_all_classes_or_nodes_is_one_sentence(graph, tmp_path, words):
+    np.savez(tmp_path / "g.npz", **arrays(graph) | {words: np.array("abc")})
+    with pytest.raises(gp.InvalidFile, match=r"^Expected .*names.* in g.* \(got 1\)"):
+        load_graph(tmp_path / "g.npz")
+
+
+def test_a_table_of_nodes_that_is_not_there_is_one_sentence(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra tables")
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    for name, got in (("gone.csv", "nothing there"), (".", "a folder")):
+        with pytest.raises(gp.InvalidFile, match=rf"^Expected a table at .* \(got {got}\)\. Try "):
+            load_graph(tmp_path / "edges.csv", nodes=tmp_path / name)

@@ -270,7 +270,8 @@ def test_an_explanation_of_an_own_network_is_that_of_the_network(own):
         ("own_models:Flat", r"\(channels, height, width\) \(got shape \(3072,"),
         ("own_models:NoLogits", r"own_models:NoLogits: .*\(1, classes\) .*got \(1, 3, 224, 224\)"),
         ("own_models:Small", r"\(1, 3, 224, 224\) \(got RuntimeError: size 224 does not fit\)"),
-        ("mobilnet-v2", r'Try "mobilenet-v2"'),
+        ("mobilnet-v2", "Did you mean 'mobilenet-v2'"),
+        ("resnet18", "your own as package.module:factory .*Did you mean 'resnet50'"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(own, spec, pattern):

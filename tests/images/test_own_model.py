@@ -231,3 +231,26 @@ def test_wrong_words_about_outputs_are_refused():
         m.setattr(from_spec, "load", lambda name: gp.models.load(name, "random"))
         with pytest.raises(gp.InvalidInput, match=r"your own .*mobilenet-v2, which gives"):
             from_spec.model_from("mobilenet-v2", outputs="probabilities")
+
+
+# An objective
+
+
+def test_a_function_as_objective_is_measured_in_place_of_a_probability():
+    def lead(logits):
+        return logits[:, 1] - logits[:, 2]
+
+    model = own()
+    x = model.preprocess(photo())
+    gray = model.baseline("gray").expand_as(x)
+    a = gp.explain_photo(photo(), model, objective=lead, method=QUICK)
+    best = torch.where(a.mask(round(0.1 * x.numel())), x, gray)
+    nothing, tenth, whole = lead(model(torch.stack([gray, best, x]))).tolist()
+    assert list(a.about["curves"]) == ["objective"]
+    values = a.about["curves"]["objective"]["values"]
+    assert values[0] == pytest.approx(nothing, abs=1e-4) == a.about["nothing"]
+    assert values[-1] == pytest.approx(whole, abs=1e-4)
+    assert a.about["kept"]["0.1"] == pytest.approx(tenth, abs=1e-4)
+    assert a.settings["target"] is None
+    assert "class" not in a.about
+    assert gp.report.html(a)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import greedypig as gp
-from greedypig.core.methods import InRounds, cost_of, scorer_of
+from greedypig.core.methods import InRounds
 from greedypig.tables.distributed import ALONE, Group
 from reproduction import REPRODUCTIONS
 from reproduction.__main__ import command, module_of, parser
@@ -40,7 +40,7 @@ def photo(name, target=0, probability=0.5, label=None):
 def gradients(method):
     """What a run of the method costs."""
     rounds = method.rounds if isinstance(method, InRounds) else 1
-    return rounds * cost_of(scorer_of(method))
+    return rounds * method.round_scorer.cost
 
 
 @pytest.mark.parametrize("name", PAPER)

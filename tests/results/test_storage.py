@@ -100,7 +100,9 @@ def test_several_inputs_come_back_in_their_container(path, container):
 def test_whatever_was_asked_for_can_be_saved(path, options):
     a = gp.explain(mlp(), row(), **options)
     a.save(path)
-    assert identical(a, gp.load(path))
+    b = gp.load(path)
+    assert identical(a, b)
+    assert b.forwards_used == a.forwards_used
 
 
 def test_results_of_plain_set_functions_come_back(path):
@@ -233,7 +235,7 @@ def test_notes_take_no_part_in_going_on_with_a_run(path):
     options = {"method": gp.GreedyPIG(rounds=4, steps=3)}
     part = gp.explain(mlp(), row(), stop=gp.Stop(gradients=6), **options)
     part.with_notes(FACTS, p=torch.ones(1)).save(path)
-    whole = gp.explain(mlp(), row(), resume=path, **options)
+    whole = gp.explain(mlp(), row(), checkpoint=path, **options)
     assert identical(whole, gp.explain(mlp(), row(), **options))
 
 
@@ -283,8 +285,16 @@ def test_a_missing_file_is_said_to_be_missing(path):
         gp.load(path)
 
 
-def test_a_directory_is_refused(tmp_path):
-    assert_refused(tmp_path)
+def test_a_directory_is_refused(tmp_path, monkeypatch):
+    assert "(got a folder). Try " in assert_refused(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert "'.' (got a folder)" in assert_refused(".")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_pipe_is_refused_and_not_waited_for(path):
+    os.mkfifo(path)
+    assert "(got no file)" in assert_refused(path)
 
 
 @pytest.mark.parametrize(
@@ -394,6 +404,118 @@ def test_missing_tensors_are_refused(path, name):
     del tensors[name]
     write(path, record, tensors)
     assert_refused(path)
+
+
+# A file with a digest that is right, whose fields do not fit.
+
+KINDS = {
+    "elements": {},
+    "groups": {"features": torch.arange(6) // 2},
+    "windows": {"features": gp.windows(2)},
+}
+
+
+def sealed(path, kind="groups"):
+    """The parts of a result's file, for a kind of features."""
+    is_picture = kind == "windows"
+    model, x = (cnn(), picture()) if is_picture else (mlp(), row())
+    return parts_of(gp.explain(model, x, method=TWO, **KINDS[kind]), path)
+
+
+def refused_by(path, record, tensors, field) -> None:
+    """The file is refused in one sentence that names the field."""
+    write(path, record, tensors)
+    message = assert_refused(path)
+    assert field in message.replace(os.fspath(path), "")
+    assert "\n" not in message
+    assert "damaged or of another kind" not in message
+
+
+FIELDS = {
+    "selected": [None, "3", 1.0, True, -1, 2, 4, [3]],
+    "picks": [None, "12", 3, [1.0, 2], [1, "2"], [1, True], [4, -1], [1, 1], [[1], 2]],
+    "gradients_used": [None, "8", 8.0, -1],
+    "seconds": [None, "1", -1, 10**400, [0.1]],
+    "settings": [None, "x", [], [["method", "ig"]], {"rounds": "two"}, {"rounds": None}],
+    "provenance": [None, "x", []],
+    "about": [None, "x", []],
+    "full_value": ["1", True, [1.0], 10**400],
+    "totals": [None, 1.0, [], [1.0], [1.0] * 3, ["1", 1.0], "12"],
+    "stop": [None, "Rounds", 1, "all rounds were done"],
+    "features": [None, "elements", [], {}],
+    "layout": [None, "tensor", [], {}],
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_of_another_type_or_length_is_named(path, field):
+    record, tensors = sealed(path)
+    for value in FIELDS[field]:
+        refused_by(path, record | {field: value}, tensors, field)
+
+
+FEATURES = {
+    "elements": {"kind": ["pixels", None, 1], "n": [5, 7, "6", None, 10**30], "names": ["abcdef",
+                 [], ["a"] * 5, [1] * 6]},
+    "groups": {"kind": ["windows"], "names": [["a"] * 2, {}]},
+    "windows": {"shape": [None, [], [3, 8], [3, 8, 10**30], [3, "8", 8], [3, -8, -8]],
+                "size": [0, 9, "2", None], "axes": [[], [0, 0], [7], ["1"]], "stride": [0, 3, 1.5]},
+}  # fmt: skip
+LAYOUTS = {
+    "kind": ["list", None, 1],
+    "names": [[], ["x", "y"], [1], "x"],
+    "shapes": [[], [[5]], [[7]], [["6"]], [6], [[-1, -6]], [[6], []], "6"],
+}
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_features_that_do_not_fit_are_named(path, kind):
+    record, tensors = sealed(path, kind)
+    for key, values in FEATURES[kind].items():
+        for value in values:
+            refused_by(path, record | {"features": record["features"] | {key: value}}, tensors,
+                       "features")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", LAYOUTS)
+def test_layouts_that_do_not_fit_are_named(path, key):
+    record, tensors = sealed(path, "elements")
+    for value in LAYOUTS[key]:
+        damaged = record | {"layout": record["layout"] | {key: value}}
+        refused_by(path, damaged, tensors, "layout")
+    several = {"kind": "dict", "names": ["a", "a"], "shapes": [[3], [3]]}
+    refused_by(path, record | {"layout": several}, tensors, "layout")
+
+
+SCORES = ("feature_scores", "last_scores", "first_scores", "score_sums")
+ODD_TENSORS = {
+    "order": [torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]), torch.arange(4), torch.arange(2),
+              torch.arange(3).int(), torch.arange(3.0), torch.arange(3).view(1, 3),
+              torch.tensor(0)],
+    "values": [torch.zeros(3), torch.zeros(2).double(), torch.zeros(1, 3).double(),
+               torch.arange(3)],
+    **{name: [torch.zeros(4), torch.arange(3), torch.zeros(3, 1), torch.tensor(0.0),
+              torch.zeros(3, dtype=torch.complex64)] for name in SCORES},
+    "features.ids": [torch.zeros(6), torch.tensor([0, 2] * 3), torch.arange(5) // 2,
+                     -torch.arange(6), torch.ones(6).bool()],
+    "attachments.picture": [torch.ones((1,) * 9)],
+    "attachments.../picture": [torch.ones(1)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_TENSORS)
+def test_a_tensor_of_another_type_or_length_is_named(path, name):
+    record, tensors = sealed(path)
+    for tensor in ODD_TENSORS[name]:
+        refused_by(path, record, tensors | {name: tensor}, name.partition(".")[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_sealed_anew_are_read(path, kind):
+    """What the tests above damage is right before."""
+    record, tensors = sealed(path, kind)
+    write(path, record, tensors)
+    assert gp.load(path).selected == record["selected"]
 
 
 @pytest.mark.slow

@@ -4,9 +4,11 @@ import ast
 import errno
 import os
 import resource
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from greedypig import report
 from greedypig.graphs import generate, save_graph
 from greedypig.graphs.training import save_model
 from greedypig.models import GCN
-from greedypig.results.files import write_whole
+from greedypig.results.files import remove_stale_parts, write_whole
 from nets import mlp, row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
@@ -134,16 +136,92 @@ def test_text_bytes_and_functions_are_written_as_they_are(tmp_path):
         assert path.read_bytes() == b"\xc3\xbc\r\n"
 
 
-def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+def test_an_error_is_one_sentence_that_names_the_file(tmp_path, monkeypatch):
     path = tmp_path / "no folder" / "a.gpig"
-    with pytest.raises(FileNotFoundError) as caught:
+    with pytest.raises(FileNotFoundError, match=r"^Expected a folder for .*Try ") as caught:
         as_result(path)
-    assert caught.value.filename == str(path)
+    assert f"{path} (got none at {path.parent})" in str(caught.value)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"for gone/a\.gpig \(got none at gone\)"):
+        as_result("gone/a.gpig")
     (tmp_path / "folder.gpig").mkdir()
-    with pytest.raises(IsADirectoryError) as caught:
+    with pytest.raises(IsADirectoryError, match=r"^Expected .*folder\.gpig \(got a folder\)"):
         as_result(tmp_path / "folder.gpig")
-    assert caught.value.filename == str(tmp_path / "folder.gpig")
-    assert os.listdir(tmp_path) == ["folder.gpig"]
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match=r"^Expected a folder for .*\(got none at "):
+        as_result(tmp_path / "file" / "a.gpig")
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder.gpig"]
+
+
+WRITE = """
+import sys
+from greedypig.results.files import write_whole
+
+def half(file):
+    file.write(b"ne")
+    file.flush()
+    print("writing", flush=True)
+    sys.stdin.read()
+    file.write(b"w")
+
+write_whole(sys.argv[1], half)
+"""
+
+
+@contextmanager
+def writing(path):
+    """A process that is half-way through writing `path`."""
+    words = [sys.executable, "-c", WRITE, os.fspath(path)]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdout.readline() == b"writing\n"
+        yield process
+        process.kill()
+
+
+def test_what_a_killed_process_left_is_removed_when_the_file_is_written_again(tmp_path):
+    path, other = tmp_path / "a.gpig", tmp_path / "b.gpig"
+    path.write_bytes(b"old")
+    for target in (path, other):
+        with writing(target):
+            pass
+    assert len(os.listdir(tmp_path)) == 3  # The old file, and two hidden ones.
+    assert path.read_bytes() == b"old"
+    write_whole(path, "new")
+    assert path.read_bytes() == b"new"
+    (left,) = set(os.listdir(tmp_path)) - {"a.gpig"}
+    assert left.startswith(".b.gpig.")
+    remove_stale_parts(path, other)
+    assert os.listdir(tmp_path) == ["a.gpig"]
+
+
+def test_what_a_living_process_writes_is_left_alone(tmp_path):
+    path = tmp_path / "a.gpig"
+    with writing(path) as process:
+        write_whole(path, "mine")
+        remove_stale_parts(path)
+        assert path.read_text() == "mine"
+        process.communicate()
+        assert process.returncode == 0
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["a.gpig"]
+
+
+def test_hidden_files_of_others_are_left_alone(tmp_path):
+    others = [".a.part", ".a.mp4.part", ".a.0123456789abcdeg.part", "a.0123456789abcdef.part"]
+    for name in others:
+        (tmp_path / name).touch()
+    write_whole(tmp_path / "a", "text")
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "a"])
+
+
+def test_a_name_as_long_as_the_disk_allows_can_be_written(tmp_path):
+    for name in ("ü" * 127, "a" * 255):
+        write_whole(tmp_path / name, "text")
+        with writing(tmp_path / name):
+            pass
+        remove_stale_parts(tmp_path / name)
+        assert os.listdir(tmp_path) == [name]
+        (tmp_path / name).unlink()
 
 
 def test_a_link_stays_a_link_and_others_may_read_the_file(tmp_path):

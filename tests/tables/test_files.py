@@ -84,7 +84,7 @@ def test_a_damaged_row_group_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["e.csv", "e.parquet", "e.arrow"])
 def test_empty_files_are_named(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(gp.InvalidFile, match=rf"{name} \(got an empty file"):
+    with pytest.raises(gp.InvalidFile, match=rf"{name} \(got an empty file\)\. Try writing"):
         open_table(tmp_path / name)
 
 
@@ -263,6 +263,60 @@ def test_a_newline_between_quotes_ends_no_line(tmp_path):
         (tmp_path / name).write_bytes(raw)
         read = open_table(tmp_path / name).read(0, ["c"])
         assert as_texts(read["c"]).to_pylist() == [c or None for c in cells]
+
+
+HEADS = {
+    "carriage returns": b"x,c,y\r1,a,0\r2,b,1\r",
+    "carriage returns without a last one": b"x,c,y\r1,a,0\r2,b,1",
+    "a name of two lines": b'"x",c,"y"\n1,a,0\n2,b,1\n'.replace(b'"x"', b'"x\r\n"'),
+    "empty lines before": b"\r\n\n\r\nx,c,y\r\n1,a,0\r\n\r\n2,b,1\r\n",
+    "a byte order mark": b'\xef\xbb\xbf"x",c,y\n1,a,0\n2,b,1\n',
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_first_line_of_text_is_read_whatever_ends_it(tmp_path, head, monkeypatch):
+    for size in (files_module.BLOCK, 24):
+        monkeypatch.setattr(files_module, "BLOCK", size)
+        for name, raw in (("t.csv", HEADS[head]), ("t.csv.gz", gzip.compress(HEADS[head]))):
+            (tmp_path / name).write_bytes(raw)
+            table = open_table(tmp_path / name)
+            assert list(table.kinds) == ["x", "c", "y"]
+            read = pa.concat_tables(table.read(i, ["x", "c"]) for i in range(len(table.pieces)))
+            texts = [as_texts(column).to_pylist() for column in read.columns]
+            assert texts == [["1", "2"], ["a", "b"]]
+
+
+def test_names_in_quotes_hold_separators_and_lines(tmp_path):
+    (tmp_path / "t.csv").write_text('"in €, gross";"cell\ncount";"a ""b"""\n1;2;3\n')
+    table = open_table(tmp_path / "t.csv")
+    assert list(table.kinds) == ["in €, gross", "cell count", 'a "b"']
+    assert table.read(0, list(table.kinds)).to_pylist()[0] == dict(
+        zip(table.kinds, "123", strict=True)
+    )
+
+
+NO_HEADS = {
+    "empty lines": b"\n\r\n\n",
+    "a byte order mark alone": b"\xef\xbb\xbf",
+    "a quotation mark without end": b'"x,c,y\n1,a,0\n2,b,1\n',
+    "a name without end": b"x" * 200_000 + b",c\n1,a\n",
+}
+
+
+@pytest.mark.parametrize("head", NO_HEADS)
+def test_text_without_a_line_of_names_is_one_sentence(tmp_path, head):
+    (tmp_path / "t.csv").write_bytes(NO_HEADS[head])
+    with pytest.raises(gp.InvalidFile, match=r"^Expected a line of column .*t\.csv \(got .*Try "):
+        open_table(tmp_path / "t.csv")
+
+
+def test_a_line_of_names_alone_has_no_rows(tmp_path):
+    for raw in (b"x,y", b"x,y\n"):
+        (tmp_path / "t.csv").write_bytes(raw)
+        table = open_table(tmp_path / "t.csv")
+        assert list(table.kinds) == ["x", "y"]
+        assert table.rows == 0
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from torch import nn
 
 import greedypig as gp
 from greedypig.core.features import Elements
-from greedypig.core.methods import as_method, cost_of, picks_of, scorer_of
+from greedypig.core.methods import as_method
 from greedypig.tensors.methods import within
 
 METHODS = {
@@ -29,7 +29,7 @@ PHOTO = Elements(3 * 224 * 224)
 
 def paid(method) -> tuple[int, int]:
     """(rounds, gradients a round), of a photo's values."""
-    return len(picks_of(method, PHOTO, None)), cost_of(scorer_of(method))
+    return len(method.picks(PHOTO)), method.round_scorer.cost
 
 
 def price(method) -> int:

@@ -1,15 +1,18 @@
 """Bad input gets one clear sentence, "Expected … (got …)", and an error that is also a builtin."""
 
 import copy
+import pickle
 import re
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 import greedypig as gp
 from agreement import agree
+from greedypig.core.errors import Argument
 from nets import TwoInputs, cnn, linear, mlp, picture, row
 
 NAN, INF = float("nan"), float("inf")
@@ -56,8 +59,9 @@ ROW = [
     ({"x": row().view(2, 3).to_sparse_csr()}, TypeError, "sparse_csr"),
     ({"x": torch.nested.nested_tensor([row(), row()[:3]])}, TypeError, "nested"),
     ({"x": row().to("meta")}, TypeError, "device meta"),
-    ({"x": with_value(row(), NAN)}, ValueError, "finite input 'x'"),
-    ({"x": with_value(row(), INF)}, ValueError, "finite input 'x'"),
+    ({"x": with_value(row(), NAN)}, ValueError, r"NaN at x\[2\], 1 of 6.*Try"),
+    ({"x": with_value(row(), INF)}, ValueError, r"finite input 'x' \(got infinity at x\[2\]"),
+    ({"x": "hello"}, TypeError, "got a text.*gp.explain_text"),
     ({"x": torch.arange(6)}, TypeError, "floating-point input 'x'"),
     ({"x": torch.ones(6) * 1j}, TypeError, "complex"),
     ({"x": torch.ones(0)}, ValueError, "non-empty input 'x'"),
@@ -69,7 +73,11 @@ ROW = [
     ({"x": row(0, 5)}, ValueError, r"got shape \(5,\).*1x5"),
     ({"x": row().double()}, TypeError, r"torch.float32.*torch.float64.*x\.to\("),
     ({"fixed": (row().to_sparse(),)}, TypeError, "fixed input 0"),
-    ({"model": "net"}, TypeError, "called.*got str"),
+    ({"model": "net"}, TypeError, "called.*got str.*Try the torch.nn.Module itself"),
+    ({"model": row()}, TypeError, "got Tensor.*Try the model first"),
+    ({"model": mlp().state_dict()}, TypeError, "got OrderedDict.*load_state_dict"),
+    ({"model": 3}, TypeError, "got int.*a function from a batch"),
+    ({"model": nn.Linear}, TypeError, r"got the class Linear.*Try an instance, Linear\("),
     ({"model": lazy()}, ValueError, "'0.weight', which a lazy"),
     ({"model": behind_a_function(lazy())}, ValueError, "calling the model once"),
     ({"model": nn.Sequential(nn.LazyBatchNorm1d(affine=False), mlp())}, ValueError, "running_mean"),
@@ -78,7 +86,11 @@ ROW = [
     ({"model": behind_a_function(made_in_inference_mode())}, ValueError, "copy.deepcopy"),
     ({"model": NaNOutput()}, ValueError, "finite output"),
     ({"model": lambda x: "yes"}, TypeError, "got str"),
-    ({"model": lambda x: {"a": x, "b": x}}, TypeError, "'a', 'b'"),
+    (
+        {"model": lambda x: {"pred": x, "aux": x}},
+        TypeError,
+        r"'pred', 'aux'.*Try lambda batch: model\(batch\)\['pred'\]",
+    ),
     ({"model": lambda x: x.sum()}, ValueError, r"got \(\)"),
     ({"model": lambda x: x.view(1, 2, 3)}, ValueError, r"got \(1, 2, 3\)"),
     ({"model": lambda x: torch.ones(len(x), 3)}, ValueError, "depends"),
@@ -107,8 +119,8 @@ ROW = [
     ({"method": gp.IG}, TypeError, r"IG\(\)"),
     ({"method": "greedy_pig"}, ValueError, "'greedy_pig'.*mean 'greedy-pig'"),
     ({"method": 3}, TypeError, "got int"),
-    ({"method": lambda objective, mask: mask[:, :2]}, TypeError, r"6.*got \(1, 2\)"),
-    ({"stop": gp.Stop(gradients=4)}, ValueError, r"5 gradients \(got 4\)"),
+    ({"method": lambda objective, round: round.mask[:, :2]}, TypeError, r"6.*got \(1, 2\)"),
+    ({"stop": gp.Stop(gradients=4)}, ValueError, r"5, the cost .*\(got 4\). Try gradients=5, or"),
     ({"stop": 100}, TypeError, "gp.Stop.*got int"),
     ({"batch_size": 0}, ValueError, "batch_size.*got 0"),
     ({"batch_size": "max"}, ValueError, "batch_size.*got 'max'"),
@@ -126,9 +138,11 @@ ROW = [
     ({"features": torch.zeros(5).long()}, ValueError, r"\(6,\).*got \(5,\)"),
     ({"features": gp.Elements(7)}, ValueError, r"6 values \(got 7\)"),
     ({"names": ["a", "b"]}, ValueError, "2 names for 6 features"),
+    ({"names": list("abcabd")}, ValueError, r"\(got 'a', 'b' more than once\)"),
     ({"checkpoint": "nowhere/a.gpig"}, ValueError, "nowhere/a.gpig"),
     ({"budget": 60}, TypeError, r"stop=gp\.Stop\(gradients=60\)"),
     ({"stop": 5}, TypeError, "gp.Stop.*int"),
+    ({"n_steps": 50}, TypeError, r"n_steps=50.*Try method=gp\.IG\(50\)"),
     ({"rounds": 4}, TypeError, r"rounds=4.*method=gp\.GreedyPIG\(rounds=4\)"),
     ({"targt": 1}, TypeError, "'target'"),
 ]
@@ -144,6 +158,11 @@ TWO = [
     ({"x": BY_NAME, "baseline": {"image": 0.0, "rows": 0.0}}, ValueError, "row.*image, rows"),
     ({"features": torch.zeros(3, 4).long()}, ValueError, r"2 inputs.*\(got 1\)"),
     ({"x": BY_NAME, "features": {"image": torch.zeros(3, 4).long()}}, ValueError, "image, row"),
+    (
+        {"x": BY_NAME, "features": {"image": "tokens", "row": torch.arange(5)}},
+        TypeError,
+        r"input 'image' \(got 'tokens'\).*Try torch\.arange\(3\)\.view\(3, 1\)",
+    ),
 ]
 
 PICTURE = [
@@ -181,6 +200,14 @@ MADE = [
         "to_dense",
     ),
     (
+        lambda: gp.explain_many(mlp(), DataLoader(torch.rand(4, 6), 2)),
+        TypeError,
+        "DataLoader, which gives batches.*for x in batch",
+    ),
+    (lambda: gp.summary(gp.explain(mlp(), row())), TypeError, r"Try gp\.summary\(\[a\]\)"),
+    (lambda: gp.explain(mlp(), row()).top(7), ValueError, r"k from 0 to 6.*got 7"),
+    (lambda: gp.explain(mlp(), row()).top(-1), ValueError, r"k from 0 to 6.*got -1"),
+    (
         lambda: gp.metrics.softmax_information_curve(lazy(), row(), torch.arange(6)),
         ValueError,
         "lazy",
@@ -216,6 +243,45 @@ def test_errors_of_pictures_name_their_shapes(options, builtin, named):
 @pytest.mark.parametrize(("make", "builtin", "named"), MADE)
 def test_knobs_are_refused_when_they_are_given(make, builtin, named):
     check(make, builtin, named)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument", "advice"),
+    [
+        ({"target": 4}, "target", ""),
+        ({"k": 7}, "k", ""),
+        ({"baseline": "grey"}, "baseline", ""),
+        ({"objective": "soft-max"}, "objective", ""),
+        ({"features": "pixels"}, "features", ""),
+        ({"outputs": "probabilities"}, None, "Try outputs='logits', or 'values' for a regression."),
+        ({"stop": gp.Stop(gradients=4)}, "gradients", "Try gradients=5, or fewer steps."),
+    ],
+)
+def test_an_error_carries_its_argument_and_its_advice(options, argument, advice):
+    with pytest.raises(gp.GreedyPigError) as caught:
+        explain_row(**options)
+    error = caught.value
+    assert (error.argument, error.advice) == (argument, advice)
+    assert str(error) == f"{error.args[0]} {advice}".rstrip()
+
+
+def test_an_error_may_be_one_text_and_may_be_pickled():
+    plain = gp.InvalidInput("Expected a (got b). Try c.")
+    assert (str(plain), plain.argument, plain.advice) == ("Expected a (got b). Try c.", None, "")
+    full = gp.InvalidType("Expected ", Argument("k", 3), " (got 4).", advice=Argument("k", "…"))
+    for error in (plain, full, gp.InvalidInput("Expected a.", argument="x", advice="Try b.")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (str(again), again.argument, again.advice, again.pieces) == (
+            str(error), error.argument, error.advice, error.pieces,
+        )  # fmt: skip
+    assert str(full) == "Expected k=3 (got 4). Try k='…'."
+
+
+def test_a_round_that_failed_is_in_the_message():
+    error = gp.NonFinite("Expected finite numbers (got NaN).")
+    assert "round" not in str(error)
+    error.round = 3
+    assert str(error) == "Expected finite numbers (got NaN). This was in round 3."
 
 
 def test_an_output_that_ignores_its_input_is_named_so_even_if_the_weights_have_gradients():
@@ -298,6 +364,11 @@ def test_what_the_errors_advise_is_enough():
     with torch.inference_mode():
         inside = row()
     assert explain_row(inside).selected == 6  # An input may come from there.
+    ids = {"image": torch.arange(3).view(3, 1), "row": torch.arange(3, 8)}
+    assert gp.explain(TwoInputs(), BY_NAME, features=ids).features.count == 8
+    loader = DataLoader(torch.rand(4, 6), 2)
+    assert len(list(gp.explain_many(mlp(), (x for batch in loader for x in batch)))) == 4
+    assert len(list(gp.explain_many(mlp(), DataLoader(torch.rand(4, 6), batch_size=None)))) == 4
 
 
 def test_a_refused_model_is_as_it_was():

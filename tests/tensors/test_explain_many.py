@@ -12,8 +12,9 @@ from torch import Tensor, nn
 import greedypig as gp
 from agreement import agree
 from names import without_address
-from nets import Calls, TwoInputs, cnn, identical, mlp, picture, row
+from nets import Calls, TwoInputs, bits, cnn, identical, mlp, picture, row
 
+ROUNDS = gp.GreedyPIG(rounds=3, steps=2)
 METHODS = {
     "greedy-pig": {"method": gp.GreedyPIG(rounds=4, steps=3)},
     "left rule": {"method": gp.GreedyPIG(rounds=4, steps=3, rule="left")},
@@ -23,14 +24,16 @@ METHODS = {
     "guided": {"method": gp.GuidedIG(6)},
     "random": {"method": "random"},
     "gains": {"k": 3, "method": gp.Greedy(gp.MarginalGains(), per_round=1)},
-    "two baselines": {"baseline": [0.0, 0.5], "method": gp.GreedyPIG(rounds=3, steps=2)},
-    "counterfactual": {"objective": "counterfactual", "method": gp.GreedyPIG(rounds=3, steps=2)},
-    "log-likelihood": {"objective": "log-likelihood", "method": gp.GreedyPIG(rounds=3, steps=2)},
-    "margin": {"objective": "margin", "method": gp.GreedyPIG(rounds=3, steps=2)},
+    "two baselines": {"baseline": [0.0, 0.5], "method": ROUNDS},
+    "counterfactual": {"objective": "counterfactual", "method": ROUNDS},
+    "log-likelihood": {"objective": "log-likelihood", "method": ROUNDS},
+    "margin": {"objective": "margin", "method": ROUNDS},
 }
 
 
-def same(found: gp.Attribution, alone: gp.Attribution) -> bool:
+def as_alone(found: gp.Attribution, place: int, model, x, **options) -> bool:
+    """Is the example at this place of a call answered as by `explain`?"""
+    alone = gp.explain(model, x, seed=(0, place), **options)
     agree(found, alone)
     return (
         found.gradients_used == alone.gradients_used
@@ -45,8 +48,8 @@ def test_each_answer_is_the_answer_alone(name, batch_size):
     model, xs, options = mlp(), [row(s) for s in range(5)], METHODS[name]
     many = list(gp.explain_many(model, xs, batch_size=batch_size, **options))
     assert len(many) == 5
-    for x, found in zip(xs, many, strict=True):
-        assert same(found, gp.explain(model, x, batch_size=batch_size, **options))
+    for place, found in enumerate(many):
+        assert as_alone(found, place, model, xs[place], batch_size=batch_size, **options)
 
 
 @pytest.mark.parametrize("features", ["pixels", gp.windows(3), gp.grid(2)], ids=without_address)
@@ -67,11 +70,12 @@ def test_examples_of_different_shapes_share_a_call():
         nn.Conv2d(3, 4, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
     ).eval()
     xs = [picture(s, (3, 4 + s % 3, 6 - s % 2)) for s in range(7)]
-    for x, found in zip(
-        xs, gp.explain_many(model, xs, method=gp.GreedyPIG(rounds=3, steps=2)), strict=True
-    ):
-        assert found.scores.shape == x.shape
-        assert same(found, gp.explain(model, x, method=gp.GreedyPIG(rounds=3, steps=2)))
+    options = {"method": ROUNDS}
+    many = list(gp.explain_many(model, xs, **options))
+    assert len(many) == 7
+    for place, found in enumerate(many):
+        assert found.scores.shape == xs[place].shape
+        assert as_alone(found, place, model, xs[place], **options)
 
 
 @pytest.mark.parametrize("targets", [[0, 3, 1], (0, 3, 1), torch.tensor([0, 3, 1])])
@@ -79,8 +83,15 @@ def test_every_example_may_have_its_own_target(targets):
     xs = [row(s) for s in range(3)]
     found = list(gp.explain_many(mlp(), xs, target=targets, method=gp.GreedyPIG(rounds=2, steps=2)))
     assert [f.settings["target"] for f in found] == [0, 3, 1]
-    for x, target, a in zip(xs, (0, 3, 1), found, strict=True):
-        assert same(a, gp.explain(mlp(), x, target=target, method=gp.GreedyPIG(rounds=2, steps=2)))
+    for place, target in enumerate((0, 3, 1)):
+        assert as_alone(
+            found[place],
+            place,
+            mlp(),
+            xs[place],
+            target=target,
+            method=gp.GreedyPIG(rounds=2, steps=2),
+        )
 
 
 def test_a_target_may_be_left_open_for_some():
@@ -124,10 +135,10 @@ class Scaled(nn.Module):
 )
 def test_fixed_inputs_for_all_or_for_each(fixed):
     model, xs = Scaled().eval(), [row(s) for s in range(5)]
-    found = list(gp.explain_many(model, xs, fixed=fixed, method=gp.GreedyPIG(rounds=3, steps=2)))
+    found = list(gp.explain_many(model, xs, fixed=fixed, method=ROUNDS))
     for i, a in enumerate(found):
         one = fixed[i] if isinstance(fixed, list) else fixed
-        assert same(a, gp.explain(model, xs[i], fixed=one, method=gp.GreedyPIG(rounds=3, steps=2)))
+        assert as_alone(a, i, model, xs[i], fixed=one, method=ROUNDS)
 
 
 class Tabled(nn.Module):
@@ -143,52 +154,49 @@ class Tabled(nn.Module):
 
 
 @pytest.mark.parametrize("kind", [np.array, torch.tensor], ids=["array", "list of tensors"])
-def test_fixed_tables_that_look_alike_are_told_apart(kind):
+def test_fixed_tables_that_look_alike_are_told_apart(kind, tmp_path):
     tables = np.ones((3, 2000))
     tables[:, 1000] = 1, -2, 3
     fixed = [{"table": [kind(t)] if kind is torch.tensor else kind(t)} for t in tables]
     assert len({repr(f) for f in fixed}) == 1
     model, xs = Tabled().eval(), [row(s) for s in range(3)]
-    found = list(gp.explain_many(model, xs, fixed=fixed, method=gp.GreedyPIG(rounds=3, steps=2)))
-    for x, one, a in zip(xs, fixed, found, strict=True):
-        assert same(a, gp.explain(model, x, fixed=one, method=gp.GreedyPIG(rounds=3, steps=2)))
-    stopped = gp.explain(
-        model,
-        xs[0],
-        fixed=fixed[0],
-        stop=gp.Stop(gradients=4),
-        method=gp.GreedyPIG(per_round=1, steps=2),
-    )
-    with pytest.raises(gp.InvalidInput, match="input"):
-        gp.explain(
+    found = list(gp.explain_many(model, xs, fixed=fixed, method=ROUNDS))
+    for place, a in enumerate(found):
+        assert as_alone(
+            a,
+            place,
             model,
-            xs[0],
-            fixed=fixed[1],
-            resume=stopped,
-            target=0,
-            method=gp.GreedyPIG(per_round=1, steps=2),
+            xs[place],
+            fixed=fixed[place],
+            method=ROUNDS,
         )
+    options = {"method": ROUNDS, "checkpoint": tmp_path / "a.gpig"}
+    gp.explain(model, xs[0], fixed=fixed[0], **options)
+    with pytest.raises(gp.InvalidInput, match="Expected the input of the saved run"):
+        gp.explain(model, xs[0], fixed=fixed[1], **options)
 
 
 def test_examples_of_different_dtypes():
     net = mlp()
     xs = [row(0).half(), row(1), row(2).double()]
     for order in (xs, xs[::-1]):
-        found = list(
-            gp.explain_many(lambda x: net(x.float()), order, method=gp.GreedyPIG(rounds=3, steps=2))
-        )
-        for x, a in zip(order, found, strict=True):
-            assert same(
-                a, gp.explain(lambda x: net(x.float()), x, method=gp.GreedyPIG(rounds=3, steps=2))
+        found = list(gp.explain_many(lambda x: net(x.float()), order, method=ROUNDS))
+        for place, a in enumerate(found):
+            assert as_alone(
+                a,
+                place,
+                lambda x: net(x.float()),
+                order[place],
+                method=ROUNDS,
             )
 
 
 def test_several_inputs_per_example():
     model = TwoInputs().eval()
     xs = [(picture(s, (3, 4)), row(s, 5)) for s in range(3)]
-    found = list(gp.explain_many(model, xs, method=gp.GreedyPIG(rounds=3, steps=2)))
-    for x, a in zip(xs, found, strict=True):
-        assert same(a, gp.explain(model, x, method=gp.GreedyPIG(rounds=3, steps=2)))
+    found = list(gp.explain_many(model, xs, method=ROUNDS))
+    for place, a in enumerate(found):
+        assert as_alone(a, place, model, xs[place], method=ROUNDS)
 
 
 def test_examples_that_stop_at_different_times_still_come_in_order():
@@ -208,8 +216,16 @@ def test_examples_that_stop_at_different_times_still_come_in_order():
     found = list(gp.explain_many(model, xs, **options))
     assert [a.selected for a in found] == [1, 5, 1, 5, 3, 5, 1, 5, 1]
     assert {a.stop for a in found} == {gp.StopReason.VALUE}
-    for x, a in zip(xs, found, strict=True):
-        assert same(a, gp.explain(model, x, **options))
+    for place, a in enumerate(found):
+        assert as_alone(a, place, model, xs[place], **options)
+
+
+@pytest.mark.parametrize("name", ["random", "smooth"])
+def test_equal_examples_have_random_numbers_of_their_own(name):
+    many = list(gp.explain_many(mlp(), [row()] * 4, **METHODS[name]))
+    assert len({bits(a.feature_scores) for a in many}) == 4
+    again = gp.explain_many(mlp(), [row()] * 4, **METHODS[name])
+    assert all(torch.equal(a.order, b.order) for a, b in zip(many, again, strict=True))
 
 
 def test_budgets_are_per_example():
@@ -248,7 +264,7 @@ def test_examples_in_flight_are_bounded_by_the_batch(batch_size):
         mlp(),
         counted(xs, read),
         batch_size=batch_size,
-        method=gp.GreedyPIG(rounds=3, steps=2),
+        method=ROUNDS,
     ):
         answers += 1
         assert len(read) - answers <= 2 * batch_size
@@ -329,16 +345,18 @@ def test_a_round_smaller_than_a_batch_fills_up_with_neighbours():
 @pytest.mark.parametrize("batch_size", [2, "auto"])
 def test_a_bad_example_is_named_after_the_good_ones_are_delivered(batch_size):
     xs = [row(0), row(1), torch.full((6,), torch.nan), row(3)]
-    stream = gp.explain_many(
-        mlp(), xs, batch_size=batch_size, method=gp.GreedyPIG(rounds=3, steps=2)
-    )
+    stream = gp.explain_many(mlp(), xs, batch_size=batch_size, method=ROUNDS)
     found = []
     with pytest.raises(gp.InvalidInput, match="finite") as caught:
         collect(stream, found)
     assert len(found) == 2
-    assert same(
+    assert as_alone(
         found[1],
-        gp.explain(mlp(), row(1), batch_size=batch_size, method=gp.GreedyPIG(rounds=3, steps=2)),
+        1,
+        mlp(),
+        row(1),
+        batch_size=batch_size,
+        method=ROUNDS,
     )
     assert "input 2" in described(caught.value)
 
@@ -420,7 +438,7 @@ def test_an_output_that_never_changes_is_refused_in_its_turn():
 
 
 def test_an_interrupted_call_goes_on_from_its_folder(tmp_path):
-    xs, method = [row(s) for s in range(9)], gp.GreedyPIG(rounds=3, steps=2)
+    xs, method = [row(s) for s in range(9)], ROUNDS
     whole = list(gp.explain_many(mlp(), xs, method=method))
     model, options = Calls(mlp()), {"method": method, "batch_size": 8, "checkpoint": tmp_path / "c"}
     first = []
@@ -468,7 +486,7 @@ def test_a_checkpoint_that_is_a_file_is_refused(tmp_path):
 
 
 def test_a_larger_budget_goes_on_from_the_folder(tmp_path):
-    options = {"method": gp.GreedyPIG(rounds=3, steps=2), "checkpoint": tmp_path}
+    options = {"method": ROUNDS, "checkpoint": tmp_path}
     (half,) = gp.explain_many(mlp(), [row()], stop=gp.Stop(gradients=2), **options)
     (whole,) = gp.explain_many(mlp(), [row()], **options)
     assert half.gradients_used == 2
@@ -480,7 +498,7 @@ def test_a_larger_budget_goes_on_from_the_folder(tmp_path):
 def test_progress_counts_examples_and_the_rounds_of_those_that_run(sized):
     told = []
     xs = [row(s) for s in range(6)]
-    method = gp.GreedyPIG(rounds=3, steps=2)
+    method = ROUNDS
     answers = gp.explain_many(
         mlp(),
         xs if sized else iter(xs),
@@ -500,7 +518,13 @@ def test_progress_may_be_a_line_on_standard_error(capsys):
     list(gp.explain_many(mlp(), [row(), row(1)], method="ig", progress=True))
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.endswith("2.0 of 2 examples, 0 s left   \n")
+    lines = [
+        "",
+        "0 of 2 examples   ",
+        "1 of 2 examples, 0 s left   ",
+        "2 of 2 examples, 0 s left   \n",
+    ]
+    assert said.err.split("\r") == lines
 
 
 def test_the_seconds_of_results_add_up_to_no_more_than_the_call_took():

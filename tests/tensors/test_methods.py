@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.core.methods import METHODS, with_knobs
+from greedypig.core.methods import with_knobs
+from greedypig.core.registry import METHODS, TENSORS
 from greedypig.tensors.baselines import gaussian_blur
 from nets import Calls, algorithm_1, close, linear, mlp, picture, row
 
@@ -19,11 +20,7 @@ def flat(net: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), net).eval()
 
 
-OF_TENSORS = [name for name, made in METHODS.items() if ".text." not in made.__module__]
-"""Methods of texts add their names once `greedypig.text` is imported."""
-
-
-@pytest.mark.parametrize("method", OF_TENSORS)
+@pytest.mark.parametrize("method", [m.name for m in METHODS.values() if m.kinds & TENSORS])
 def test_every_name_gives_a_complete_order(method):
     x = picture(0, (1, 4, 5))
     a = gp.explain(flat(mlp(20)), x, method=with_knobs(method, steps=FEW.get(method)))

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import greedypig as gp
+from greedypig.core.features import Elements
 from greedypig.core.objective import Objective
+from greedypig.core.rounds import Round
 from problems import net, normal
 
 captum_attr = pytest.importorskip("captum.attr")
@@ -211,6 +213,12 @@ def test_adaptive_guided_ig_agrees_with_pair_on_the_updated_baseline():
         at += count
 
 
+def nothing_selected(n: int, **knobs: int) -> Round:
+    """The first round of one problem, or one with other knobs."""
+    mask = torch.zeros(1, n).double()
+    return Round(mask, Elements(n), mask.bool(), **knobs)
+
+
 @given(
     st.integers(0, 10**6),
     st.integers(1, 12),
@@ -236,7 +244,7 @@ def test_guided_ig_agrees_with_pair_on_any_line(seed, n, steps, fraction, max_di
             max_dist,
         )
     line = Objective(lambda points, _: g.g(points), baseline.view(1, 1, n), x.view(1, 1, n))
-    got = gp.GuidedIG(steps, fraction, max_dist)(line, torch.zeros(1, n).double())
+    got = gp.GuidedIG(steps, fraction, max_dist)(line, nothing_selected(n))
     torch.testing.assert_close(got[0], torch.from_numpy(expected), rtol=0, atol=1e-8)
 
 
@@ -275,9 +283,8 @@ def test_blur_ig_by_name_has_pair_s_defaults_and_holds_in_float32():
 
 def noise_of(n: int, seed: int, round: int, sample: int) -> Tensor:
     """(n,) standard normal numbers, a function of seed, round and sample."""
-    objective = gp.objective(lambda w: w.sum(1), n).changed(round=round)
-    objective.seed = seed
-    return torch.randn(n, generator=objective.generator(sample)).double()
+    generator = nothing_selected(n, number=round, seed=seed).generator(0, sample)
+    return torch.randn(n, generator=generator).double()
 
 
 def integrated(model: nn.Module, x: Tensor, baseline: Tensor, steps: int) -> Tensor:

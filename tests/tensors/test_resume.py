@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
-from agreement import agree
 from nets import Calls, identical, linear, mlp, row
 
 
@@ -40,47 +39,73 @@ RESUMED = {
 def test_a_resumed_run_is_an_unbroken_one(path, options, share):
     whole = gp.explain(mlp(), row(), **options)
     budget = max(int(share * whole.gradients_used), whole.gradients_used // len(whole.picks))
-    part = gp.explain(mlp(), row(), stop=gp.Stop(gradients=budget), **options)
+    part = gp.explain(mlp(), row(), stop=gp.Stop(gradients=budget), checkpoint=path, **options)
     assert part.stop is gp.StopReason.GRADIENTS
     assert 0 < part.selected < whole.selected
-    part.save(path)
-    for saved in (path, part):
-        resumed = gp.explain(mlp(), row(), resume=saved, **options)
-        assert identical(resumed, whole)
-        assert torch.equal(resumed.contributions(), whole.contributions())
+    resumed = gp.explain(mlp(), row(), checkpoint=path, **options)
+    assert identical(resumed, whole)
+    assert identical(gp.load(path), whole)
+    assert torch.equal(resumed.contributions(), whole.contributions())
 
 
 @pytest.mark.parametrize("limit", [{"gain": True}, {"value": 0.9}])
 def test_a_run_with_a_limit_goes_on_under_it(path, limit):
-    method = gp.GreedyPIG(per_round=1, steps=3)
-    whole = gp.explain(mlp(), row(), method=method, stop=gp.Stop(**limit))
-    stop = gp.Stop(gradients=6, **limit)
-    gp.explain(mlp(), row(), method=method, stop=stop).save(path)
-    resumed = gp.explain(mlp(), row(), method=method, stop=gp.Stop(**limit), resume=path)
-    assert identical(resumed, whole)
+    options = {"method": gp.GreedyPIG(per_round=1, steps=3)}
+    whole = gp.explain(mlp(), row(), stop=gp.Stop(**limit), **options)
+    options["checkpoint"] = path
+    part = gp.explain(mlp(), row(), stop=gp.Stop(gradients=6, **limit), **options)
+    assert part.stop is gp.StopReason.GRADIENTS
+    assert identical(gp.explain(mlp(), row(), stop=gp.Stop(**limit), **options), whole)
 
 
-def test_a_checkpoint_after_any_round_is_gone_on_from(path):
-    method, calls = gp.GreedyPIG(per_round=1, steps=2), Calls(mlp())
-    whole = gp.explain(calls, row(), method=method)
+@pytest.mark.parametrize("after", [1, 3, 5])
+def test_an_interrupted_run_goes_on_from_its_last_round(path, after):
+    net, seen, rounds = mlp(), [], [after]
 
-    def interrupted(x: Tensor) -> Tensor:
+    def model(x: Tensor) -> Tensor:
         seen.append(x.requires_grad)
-        if sum(seen) > 3:
+        if sum(seen) > rounds[0]:
             raise KeyboardInterrupt
-        return mlp()(x)
+        return net(x)
 
-    seen: list[bool] = []
+    method = gp.GreedyPIG(per_round=1, steps=2)
+    whole = gp.explain(net, row(), method=method)
     with pytest.raises(KeyboardInterrupt):
-        gp.explain(interrupted, row(), method=method, checkpoint=path)
+        gp.explain(model, row(), method=method, checkpoint=path)
     saved = gp.load(path)
     assert saved.stop is gp.StopReason.RUNNING
-    assert saved.picks == (1, 1, 1)
-    assert saved.order[:3].tolist() == whole.order[:3].tolist()
-    net = mlp()
-    gp.explain(net, row(), method=method, checkpoint=path, stop=gp.Stop(gradients=4))
-    assert gp.load(path).picks == (1, 1)
-    agree(gp.explain(net, row(), method=method, resume=path), whole)
+    assert saved.picks == (1,) * after
+    assert saved.order[:after].tolist() == whole.order[:after].tolist()
+    seen.clear()
+    rounds[0] = 6
+    assert identical(gp.explain(model, row(), method=method, checkpoint=path), whole)
+    assert sum(seen) == 6 - after
+
+
+def test_a_finished_file_gives_the_result_again_without_new_gradients(path):
+    model, options = Calls(mlp()), {"checkpoint": path, "method": gp.GreedyPIG(rounds=3, steps=2)}
+    first = gp.explain(model, row(), **options)
+    before = path.read_bytes()
+    model.gradient_rows.clear()
+    again = gp.explain(model, row(), **options)
+    assert identical(again, first)
+    assert again.seconds == first.seconds
+    assert model.gradient_rows == []
+    assert path.read_bytes() == before
+
+
+def test_progress_tells_the_rounds_done_and_goes_on_from_a_file(path, capsys):
+    told = []
+    options = {"method": gp.GreedyPIG(rounds=3, steps=2), "checkpoint": path}
+    options["progress"] = lambda done, total: told.append((done, total))
+    gp.explain(mlp(), row(), stop=gp.Stop(gradients=4), **options)
+    assert told == [(0, 2), (1, 2), (2, 2)]  # The gradients allow two rounds.
+    told.clear()
+    gp.explain(mlp(), row(), **options)
+    assert told == [(2, 3), (3, 3)]
+    gp.explain(mlp(), row(), method=gp.IG(2), progress=True)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "\r0 of 1 rounds   \r1 of 1 rounds, 0 s left   \n")
 
 
 class Plain(nn.Module):
@@ -182,13 +207,16 @@ def test_another_model_input_or_setting_is_refused_by_name(path, other):
     first, second, named = OTHERS[other]
     first = {"model": mlp(), "x": row()} | BASE | first
     second = first | second
-    gp.explain(**first, stop=gp.Stop(gradients=4)).save(path)
+    gp.explain(**first, stop=gp.Stop(gradients=4), checkpoint=path)
+    before = path.read_bytes()
     with pytest.raises(gp.InvalidInput, match=rf"Expected the .*({named}).*\(got"):
-        gp.explain(**second, resume=path)
+        gp.explain(**second, checkpoint=path)
+    assert path.read_bytes() == before
 
 
 def test_limits_may_change_when_a_run_goes_on(path):
-    gp.explain(mlp(), row(), stop=gp.Stop(gradients=4), **pig()).save(path)
-    a = gp.explain(mlp(), row(), stop=gp.Stop(gradients=6, seconds=100), resume=path, **pig())
+    options = {"checkpoint": path} | pig()
+    gp.explain(mlp(), row(), stop=gp.Stop(gradients=4), **options)
+    a = gp.explain(mlp(), row(), stop=gp.Stop(gradients=6, seconds=100), **options)
     assert a.stop is gp.StopReason.GRADIENTS
     assert a.selected == 3

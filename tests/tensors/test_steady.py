@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import greedypig as gp
 from agreement import agree
+from greedypig.core.rounds import Round
 from greedypig.network.soft_relu import SoftReLU
 from greedypig.tensors.steady import Crop, around, best_compromise, closeness, interpolation
 from names import without_address
@@ -121,8 +122,8 @@ def test_places_count_until_a_tenth_is_selected():
     net, x = cnn(), picture()
     alike = []
 
-    def scores(objective, mask):
-        placed, plain = (gp.SteadyPIG(place=p).scorer(objective, mask) for p in (1, 0))
+    def scores(objective, round):
+        placed, plain = (gp.SteadyPIG(place=p).scorer(objective, round) for p in (1, 0))
         alike.append(torch.equal(placed, plain))
         return plain
 
@@ -175,12 +176,12 @@ def test_the_compromise_is_the_one_nearest_halfway_from_above():
     """p = Σ weights of the picks: 0.9 by g's own scores, 0.6 by the mixture 1/4, less by others."""
     weights = torch.tensor([0.9, 0.6, 0.1, 0.2])
     objective = gp.objective(lambda masks: masks @ weights, 4)
-    taken = torch.zeros(1, 4, dtype=torch.bool)
-    now = objective.changed(taken=taken, picks=1)
+    first_round = Round(torch.zeros(1, 4), gp.Elements(4), torch.zeros(1, 4, dtype=torch.bool))
     own, match = torch.tensor([[3.0, 2.9, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 2.0, 0.0]])
 
     def first(full):
-        return int(best_compromise(now, own, match, torch.tensor([full])).argmax())
+        full = torch.tensor([full])
+        return int(best_compromise(objective, first_round, own, match, full).argmax())
 
     assert first(0.3) == 1  # Halfway is 0.65, and 0.6 ≥ 0.3.
     assert first(0.7) == 0  # 0.6 is below 0.7.
@@ -307,12 +308,20 @@ def test_noise_alone_moves_and_mirrors_nothing():
 
 def test_each_picture_is_answered_as_alone_and_goes_on_where_it_stopped(tmp_path):
     model, xs = cnn(), [picture(s) for s in range(3)]
-    for x, found in zip(xs, gp.explain_many(model, xs, method=STEADY), strict=True):
-        agree(found, gp.explain(model, x, method=STEADY))
-    half = gp.explain(model, xs[0], stop=gp.Stop(gradients=6), method=STEADY)
-    half.save(tmp_path / "half.gpig")
-    whole = gp.explain(model, xs[0], resume=tmp_path / "half.gpig", method=STEADY)
+    many = list(gp.explain_many(model, xs, method=STEADY))
+    assert len(many) == 3
+    for place, found in enumerate(many):
+        agree(found, gp.explain(model, xs[place], method=STEADY, seed=(0, place)))
+    options = {"method": STEADY, "checkpoint": tmp_path / "a.gpig"}
+    half = gp.explain(model, xs[0], stop=gp.Stop(gradients=6), **options)
+    whole = gp.explain(model, xs[0], **options)
+    assert half.selected < whole.selected
     assert torch.equal(whole.order, gp.explain(model, xs[0], method=STEADY).order)
+
+
+def test_equal_pictures_are_seen_in_views_of_their_own():
+    one, other = gp.explain_many(cnn(), [picture(0)] * 2, method=STEADY)
+    assert not torch.equal(one.feature_scores, other.feature_scores)
 
 
 def test_callables_windows_and_counterfactuals_are_scored_too():
@@ -474,9 +483,9 @@ def test_views_are_taken_where_they_are_borne():
     net, x = large()
     stop = gp.Stop(gradients=12)
     many = list(gp.explain_many(net, [x, 1 - x], stop=stop))
-    for seen, found in zip((x, 1 - x), many, strict=True):
+    for place, (seen, found) in enumerate(zip((x, 1 - x), many, strict=True)):
         assert found.settings["crop"] == gp.SteadyPIG().crop
-        agree(found, gp.explain(net, seen, stop=stop))
+        agree(found, gp.explain(net, seen, stop=stop, seed=(0, place)))
 
 
 def test_pictures_as_they_are_have_no_mirror():
@@ -540,8 +549,8 @@ class SequenceFirst(nn.Module):
 
 def test_rows_that_are_not_first_are_each_on_their_own():
     net, xs = SequenceFirst().double(), [picture(s, (3, 12, 12)).double() for s in range(3)]
-    for x, found in zip(xs, gp.explain_many(net, xs, method=STEADY), strict=True):
-        agree(found, gp.explain(net, x, method=STEADY))
+    for place, found in enumerate(gp.explain_many(net, xs, method=STEADY)):
+        agree(found, gp.explain(net, xs[place], method=STEADY, seed=(0, place)))
 
 
 def test_only_pictures_have_views():

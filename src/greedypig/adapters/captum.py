@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..compat import private
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.layout import Layout
@@ -31,14 +32,7 @@ from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
 
 try:
-    from captum._utils.common import (
-        _format_additional_forward_args,
-        _format_output,
-        _run_forward,
-    )
     from captum.attr import LRP, Deconvolution, DeepLift, GradientAttribution, GuidedBackprop
-    from captum.attr._utils.common import _format_input_baseline
-    from captum.log import log_usage
 except ImportError as error:
     raise MissingPackage(
         "Expected the package captum for greedypig.adapters.captum (it is not installed). "
@@ -47,8 +41,11 @@ except ImportError as error:
 
 FOR_CAPTUM = Rounds(rounds=10, steps=5, rule="gauss-legendre")
 """The defaults: 10 rounds of 5 Gauss–Legendre nodes, Captum's own rule."""
+extra_arguments, shaped_as, run_forward, with_baselines, log_usage = private("captum")
 _HOOK_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
+GRADIENTS = 50
+"""Gradients of a row in all rounds if n_steps is not given: Captum's default."""
 _RULES = {
     "gausslegendre": "gauss-legendre",
     "riemann_middle": "midpoint",
@@ -84,7 +81,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         baselines: Any = None,
         target: Any = None,
         additional_forward_args: Any = None,
-        n_steps: int = FOR_CAPTUM.steps,
+        n_steps: int | None = None,
         method: str = "gausslegendre",
         internal_batch_size: int | None = None,
         return_convergence_delta: bool = False,
@@ -98,6 +95,8 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         F(inputs) − F(baselines). Raw scores of different rounds do not compare.
         Every row of the batch is a problem of its own.
 
+        n_steps: gradients in each round. None spends 50 in all, as Captum does, and at least 5 in
+        each round.
         delta: per row, the largest completeness error of its rounds,
         Σ scores − (F(inputs) − F(point where the round started)).
         """
@@ -106,16 +105,18 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
             )
         n_rounds = check_count("n_rounds", n_rounds)
-        scorer = IG(n_steps, _RULES[method])
         with torch.inference_mode(False):
             batch = _Batch(
                 self.forward_func,
-                *_format_input_baseline(inputs, baselines),
+                *with_baselines(inputs, baselines),
                 target=target,
-                extra=_format_additional_forward_args(additional_forward_args),
+                extra=extra_arguments(additional_forward_args),
                 batch_size=internal_batch_size,
             )
             rounds = min(n_rounds, batch.layout.n)
+            if n_steps is None:
+                n_steps = max(FOR_CAPTUM.steps, GRADIENTS // rounds)
+            scorer = IG(n_steps, _RULES[method])
             greedy = Rounds(rounds=rounds, steps=n_steps, rule=scorer.rule)
             run = rounds_of(batch.objective, greedy)
             for _ in run:
@@ -124,7 +125,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             flat = torch.stack([batch.layout.flatten(a.contributions()) for a in results])
             if not self._multiply_by_inputs:
                 flat = batch.per_unit(flat, scorer.quadrature if n_rounds == 1 else None)
-            output = _format_output(isinstance(inputs, tuple), batch.split(flat))
+            output = shaped_as(isinstance(inputs, tuple), batch.split(flat))
         if not return_convergence_delta:
             return output
         return output, batch.end.new_tensor([_largest_error(a) for a in results])
@@ -166,9 +167,15 @@ class _Batch:
                     f"(got {row.dtype} of shape {tuple(row.shape)} for input {i}). "
                     "Try additional_forward_args for what is not explained."
                 )
+        count = len(rows[0])
+        several = isinstance(target, list) or (isinstance(target, Tensor) and target.numel() > 1)
+        if several and len(target) != count:
+            raise InvalidInput(f"Expected a target for each of {count} rows (got {len(target)}).")
         self.forward, self.target, self.extra = freeze(forward), target, extra
         self.rows = tuple(row.detach() for row in rows)
         self.layout = Layout.of(tuple(row[0] for row in self.rows))
+        if not self.layout.n:
+            raise InvalidInput(f"Expected inputs with values (got {self.layout.shapes} for a row).")
         self.end = self._flat(self.rows)
         """(count, n) the inputs."""
         self.start = self._flat(starts).to(self.end)
@@ -203,10 +210,11 @@ class _Batch:
     def _flat(self, tensors: tuple[Any, ...]) -> Tensor:
         """(count, n): numbers and tensors that broadcast to the inputs, end to end."""
         parts = [
-            torch.broadcast_to(torch.as_tensor(t).detach().to(r.device), r.shape).flatten(1)
+            torch.broadcast_to(torch.as_tensor(t).detach().to(r.device), r.shape)
             for t, r in zip(tensors, self.rows, strict=True)
         ]
-        return torch.cat(parts, 1)
+        # A batch of numbers, (count,), has a column of them.
+        return torch.cat([part.unsqueeze(1).flatten(1) for part in parts], 1)
 
     def _values(self, points: Tensor, index: Tensor) -> Tensor:
         """(m,): F at points whose rows of the batch are index (m,)."""
@@ -220,7 +228,7 @@ class _Batch:
         if isinstance(target, list):
             target = [target[i] for i in index.tolist()]
         try:
-            output: Tensor = _run_forward(self.forward, self.split(points), target, extra)
+            output: Tensor = run_forward(self.forward, self.split(points), target, extra)
         except IndexError as error:
             raise InvalidInput(
                 f"Expected a target within the forward function's output (got {self.target!r})."

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..compat import explainer_loss
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.stopping import Stop
@@ -176,12 +177,8 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         mode = self.model_config.mode
         if not own or mode == ModelMode.regression:
             asked = target if index is None else target[index]
-            losses: dict[ModelMode, Callable[[Tensor, Tensor], Tensor]] = {
-                ModelMode.binary_classification: self._loss_binary_classification,
-                ModelMode.multiclass_classification: self._loss_multiclass_classification,
-                ModelMode.regression: self._loss_regression,
-            }
-            return lambda output: losses[mode](output, asked)
+            loss = explainer_loss(self, mode.value)
+            return lambda output: loss(output, asked)
         with torch.inference_mode(False), torch.no_grad():
             full = output()
         expected = self._log_probabilities(full if index is None else full[index]).exp()

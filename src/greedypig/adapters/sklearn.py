@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from ..compat import private
 from ..core.errors import InvalidInput, MissingPackage, first_line
 from ..core.numbers import check_count
 from ..network.frozen import freeze
@@ -38,18 +39,14 @@ try:
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils import check_random_state, get_tags
     from sklearn.utils.multiclass import type_of_target
-    from sklearn.utils.validation import (
-        _check_sample_weight,
-        check_is_fitted,
-        has_fit_parameter,
-        validate_data,
-    )
+    from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 except ImportError as error:
     raise MissingPackage(
         "Expected the package scikit-learn ≥ 1.6 for gp.FeatureSelector (it is not installed). "
         'Try pip install "greedypig[sklearn]".'
     ) from error
 
+[checked_weights] = private("scikit-learn")
 DISCRETE = ("binary", "multiclass")
 WEIGHT = "sample_weight"
 ENTROPIES = ("cross-entropy", "binary-cross-entropy")
@@ -185,7 +182,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         """Rows that count."""
         types = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, reset=reset)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = checked_weights(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():
             raise InvalidInput("Expected a row with sample_weight above 0 (got none).")
         return _Rows(X, y, weights).at(weights > 0)

@@ -157,7 +157,7 @@ def select(parser: argparse.ArgumentParser) -> None:
     add("--task", choices=TASKS, help=f"{' or '.join(TASKS)} {words}", metavar="NAME")
 
     add = options.group(parser, "model").add_argument
-    words = "package.module:factory of your trained model (default: a network is trained)"
+    words = "package.module:factory of your trained model; runs its code (default: one is trained)"
     add("--model", metavar="NAME", help=words)
     words = "most epochs; training ends when the validation loss does not fall"
     add("--epochs", **count, help=f"{words} (default: 20, of small tables 3,000 batches)")
@@ -181,7 +181,7 @@ def _column_methods(text: str) -> tuple[str, ...]:
     """The type of --methods."""
     names = options.names_of(serving(METHODS, COLUMNS))(text)
     if names[0] == "random":
-        raise options.wrong("methods of which the first one ranks columns", text)
+        raise options.WrongValue("methods of which the first one ranks columns", text)
     return names
 
 
@@ -221,7 +221,7 @@ def _share(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise options.wrong("a share above 0 and up to 1, such as 0.5", text)
+    raise options.WrongValue("a share above 0 and up to 1, such as 0.5", text)
 
 
 def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, steps: str) -> None:
@@ -241,7 +241,11 @@ def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, ste
     add("--directed", action="store_true", help=words)
     add = options.group(parser, "model").add_argument
     words = "package.module:factory for your own, called as model(x, edge_index, edge_weight)"
-    add("--model", metavar="NAME", help=f"{words} (default: the paper's GCN, trained here)")
+    add(
+        "--model",
+        metavar="NAME",
+        help=f"{words}; runs its code (default: the paper's GCN, trained here)",
+    )
     words = "weights of the model, .safetensors or .pt: no training"
     add("--weights", metavar="FILE", help=words)
     for name, words in TRAINING.items():

@@ -60,12 +60,13 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.refuse_foreign(each / "comparison.html" for each in folders.values())
     outputs.refuse_foreign(folder / f"comparison.{ending}" for ending in ENDINGS)
     runs = []
-    for path, name in names.items():
+    for place, (path, name) in enumerate(names.items()):
         for method in args.methods:
             session = new_session(folders[path] / f"{_slug(method)}.gpig", args)
             search = Search(method_of(method, args.budget))
             features = gp.superpixels() if method == "regions" else None
-            runs.append(PhotoRun(path, name, session, search, features, TITLES.get(method, method)))
+            title = TITLES.get(method, method)
+            runs.append(PhotoRun(path, name, session, search, features, title, place))
     outputs.refuse_foreign(each.session.result for each in runs)
     question = Question.of(args, terminal, ranking="absolute")
     results: dict[str, dict[Path, gp.Attribution]] = {}
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         for each, a in explained(question, runs, terminal, bar, failed):
             results.setdefault(each.method, {})[each.path] = a
     # A photo that failed with one method is left out of all.
-    whole, left_out = [path for path in names if path not in failed], reasons(failed)
+    whole, left_out = [path for path in names if path not in failed], reasons(failed, terminal)
     errors = [{"photo": path, "error": reason} for path, reason in left_out]
     if whole:
         comparison = Comparison(

@@ -22,7 +22,7 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import BudgetTooSmall, GreedyPigError, MissingPackage, listed
+from ..core.errors import GreedyPigError, InvalidFile, MissingPackage, listed
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..core.stopping import Stop
@@ -39,7 +39,7 @@ from ..results.wording import chance, chance_cell, count, kept_settings, setting
 from ..tensors.methods import choose, within
 from ..tensors.targets import Target
 from . import options, outputs
-from .failures import DONE, FAILED, USAGE, Stopped, Unfit, UsageError, sentence, wrong_command
+from .failures import DONE, FAILED, USAGE, Stopped, Unfit, UsageError, wrong_command
 from .options import knobs_of
 from .outputs import shown
 from .resumable import Session
@@ -47,8 +47,16 @@ from .terminal import BOLD, Bar, Terminal, duration
 
 EXPECTED = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)
 """Reasons to stop that need no mention."""
-JUDGE = "a second network (--judge)"
+JUDGE, LIKELIHOOD = "a second network (--judge)", "--objective log-likelihood"
 UNSTABLE = "Try more --rounds, and compare what is selected first."
+_TABLE = "select {} --label COLUMN"
+OTHERS = {
+    **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq", ".arrow"), _TABLE),
+    **dict.fromkeys((".npz", ".pt"), "compress {}"),
+    **dict.fromkeys((".txt", ".md", ".json"), "explain-text {}"),
+    ".gpig": "report {}",
+}
+"""Endings of files that other commands read, and how to call them."""
 DRAW: dict[str, Any] = {
     "kept": plots.kept,
     "without": plots.without,
@@ -118,7 +126,7 @@ def run(args: Namespace, terminal: Terminal) -> int:
             results[each.path] = a
     if results and "index" in files[next(iter(names))]:
         pages = {files[path]["page"].name: a for path, a in results.items()}
-        report.write_index(pages, index, failed=reasons(failed))
+        report.write_index(pages, index, failed=reasons(failed, terminal))
     if len(names) == 1:
         for path, a in results.items():
             show_photo(terminal, a, list(files[path].values()))
@@ -128,7 +136,7 @@ def run(args: Namespace, terminal: Terminal) -> int:
         if path in results:
             terminal.result(record(path, results[path], list(files[path].values())))
         else:
-            terminal.result({"photo": fspath(path), "error": sentence(failed[path])})
+            terminal.result({"photo": fspath(path), "error": terminal.sentence(failed[path])})
     return exit_code(failed, len(names))
 
 
@@ -172,6 +180,8 @@ class PhotoRun:
     """What one feature is, where it is not what --features names."""
     method: str = ""
     """The method's title, where there are several."""
+    place: int = 0
+    """The photo's place among several; its random numbers depend on it, as in `explain_many`."""
 
     @property
     def label(self) -> str:
@@ -211,7 +221,7 @@ def explained(
         except (UsageError, Stopped, OSError, MissingPackage):
             raise
         except Exception as error:
-            failed[each.path], reason = error, sentence(error)
+            failed[each.path], reason = error, terminal.sentence(error)
             path = fspath(each.path)
             terminal.fail(reason if path in reason or len(photos) == 1 else f"{path}: {reason}")
         else:
@@ -219,9 +229,9 @@ def explained(
     terminal.subject = ""
 
 
-def reasons(failed: Mapping[Path, Exception]) -> list[tuple[str, str]]:
+def reasons(failed: Mapping[Path, Exception], terminal: Terminal) -> list[tuple[str, str]]:
     """The photos that failed, each with a sentence."""
-    return [(fspath(path), sentence(error)) for path, error in failed.items()]
+    return [(fspath(path), terminal.sentence(error)) for path, error in failed.items()]
 
 
 def exit_code(failed: Mapping[Path, Exception], photos: int) -> int:
@@ -268,36 +278,40 @@ class Question:
 
     def read(self, path: Path) -> Tensor:
         """A photo as the network's input."""
-        return self.model.preprocess(open_photo(path))
+        try:
+            return self.model.preprocess(open_photo(path))
+        except InvalidFile as error:
+            ending = "".join(path.suffixes[-2:]).lower()
+            command = next((OTHERS[e] for e in OTHERS if ending.endswith(e)), None)
+            if command is None:
+                raise
+            raise InvalidFile(
+                f"Expected a photo in {path} (got another kind of file). "
+                f"Try greedypig {command.format(shown(path))}."
+            ) from error
 
     def explain(self, run: PhotoRun, command: str, checkpoint: Path) -> gp.Attribution:
         """One method's result for one photo, from saved rounds if there are any."""
         args, search, x = self.args, run.search, self.read(run.path)
         baseline = options.baseline(args.baseline)
         lines = len(baseline) if isinstance(baseline, list) else 1
-        try:
-            a = gp.explain_photo(
-                x,
-                self.model,
-                target=self.target,
-                objective=args.objective,
-                baseline=baseline,
-                features=run.features or options.features(args.features),
-                method=search.method_for(Layout.of(x), args.objective.partition(":")[0], lines),
-                k=search.k,
-                stop=search.stop,
-                judge=self.judge,
-                seed=args.seed,
-                batch_size=args.batch_size or "auto",
-                ranking=self.ranking,
-                checkpoint=checkpoint,
-                progress=run.session,
-            )
-        except BudgetTooSmall as error:
-            raise UsageError(
-                f"Expected a --budget of at least one round's {error.needed} gradients "
-                f"(got {error.budget})."
-            ) from None
+        a = gp.explain_photo(
+            x,
+            self.model,
+            target=self.target,
+            objective=args.objective,
+            baseline=baseline,
+            features=run.features or options.features(args.features),
+            method=search.method_for(Layout.of(x), args.objective.partition(":")[0], lines),
+            k=search.k,
+            stop=search.stop,
+            judge=self.judge,
+            seed=(args.seed, run.place),
+            batch_size=args.batch_size or "auto",
+            ranking=self.ranking,
+            checkpoint=checkpoint,
+            progress=run.session,
+        )
         if (reason := unranked(a)) is not None:
             raise GreedyPigError(f"{reason} There is no result.")
         return a if a.about["command"] else a.with_notes({"source": run.name, "command": command})
@@ -348,7 +362,7 @@ def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> 
     if fall is not None:
         terminal.caution(f"{fall} {UNSTABLE}", 2)
     elif excess is not None:
-        advice = verdicts.advice(notes, JUDGE)
+        advice = verdicts.advice(notes, JUDGE, LIKELIHOOD)
         terminal.caution(f"{excess} {advice}".rstrip(), 2)
     why = "" if a.stop in EXPECTED else f" ({a.stop})"
     terminal.say(f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}{why}", indent=2)
@@ -393,7 +407,7 @@ def show_photos(terminal: Terminal, results: Sequence[gp.Attribution], where: Pa
         advised = next((n for n in higher if n.advises_log_likelihood), higher[0])
         text = (
             f"{count(len(higher), 'photo')} with a part of the features that gives a higher "
-            f"probability than the whole photo. {verdicts.advice(advised, JUDGE)}"
+            f"probability than the whole photo. {verdicts.advice(advised, JUDGE, LIKELIHOOD)}"
         )
         terminal.caution(text.rstrip())
 

@@ -174,7 +174,7 @@ def _show(explained: Explained, terminal: Terminal) -> None:
         )
     if explained.note:
         terminal.say(explained.note)
-    for warning in explained.cautions():
+    for warning in explained.cautions("--objective log-likelihood"):
         terminal.caution(warning)
     if against := explained.against():
         terminal.table(["", "these edges", "random subgraphs", "all edges"], against)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 import warnings
 from bisect import bisect_left
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,21 @@ from typing import Any
 import greedypig as gp
 
 from .. import report
-from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput, OtherQuestion
+from ..core.errors import GreedyPigError
 from ..core.methods import as_method, with_knobs
 from ..core.stopping import Stop
 from ..results.picture import unranked
 from ..results.wording import count
 from ..tensors.methods import within
 from ..text import models
-from ..text.api import LONGEST_ANSWER
-from ..text.gates import answer_of
+from ..text.api import LONGEST_ANSWER, TooManyTokens
+from ..text.gates import NoSuchSentence, answer_of
 from ..text.methods import choose_for_text, pig_for_text
 from ..text.prompt import make_prompt, sentences
 from . import options, outputs
 from .commands import CLASSIFIER, LANGUAGE
 from .compare_text_methods import compare
-from .failures import DONE, FAILED, USAGE, Unfit, UsageError, sentence, wrong_command
+from .failures import DONE, FAILED, USAGE, Unfit, UsageError, wrong_command
 from .resumable import Session
 from .terminal import Terminal
 from .text_output import record, show
@@ -69,9 +69,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         except UsageError as error:
             if len(sources) == 1:
                 raise
-            failed.append((source.name, sentence(error)))
-            terminal.fail(f"{source.name}: {sentence(error)}")
-            terminal.result({"text": source.name, "error": sentence(error)})
+            reason = terminal.sentence(error)
+            failed.append((source.name, reason))
+            terminal.fail(f"{source.name}: {reason}")
+            terminal.result({"text": source.name, "error": reason})
     if len(pages) > 1:
         report.write_index(pages, index, failed=failed)
         terminal.say(outputs.wrote([index]))
@@ -89,6 +90,8 @@ def _question(args: argparse.Namespace, terminal: Terminal, sources: list[Source
     own = any(each.for_language_model for each in sources)
     name = args.model or (LANGUAGE if own or given else CLASSIFIER)
     question = Question(args, terminal, _load(name, args.device))
+    if question.answers:
+        terminal.parameters["target"] = "part"
     if (own or given) and not question.answers:
         raise UsageError(
             "Expected a language model for an answer, a chat or a context (got the classifier "
@@ -177,8 +180,7 @@ class Question:
         """One for the source, or one for each sentence of the answer."""
         if not self.args.per_sentence:
             return [self.job(source, stem, self.args.answer, self.part())]
-        with wrong_command():
-            answer = self.answer(source)
+        answer = self.answer(source)
         spans = sentences(answer)
         return [
             self.job(source, stem.with_name(f"{stem.name}-{i}"), answer, i - 1, several=True)
@@ -197,9 +199,10 @@ class Question:
 
     def answer(self, source: Source) -> str:
         """What is given, or what the model says."""
-        prompt = make_prompt(self.model, *self._asked(source), self.args.features)
         given = self.args.answer
-        return answer_of(self.model, prompt, given, self.part(), LONGEST_ANSWER).text
+        with wrong_command(), self._own_words():
+            prompt = make_prompt(self.model, *self._asked(source), self.args.features)
+            return answer_of(self.model, prompt, given, self.part(), LONGEST_ANSWER).text
 
     def explain(self, job: Job) -> gp.Attribution:
         """The result of a job, saved; Ctrl-C keeps its rounds."""
@@ -227,7 +230,7 @@ class Question:
         target = job.part if self.answers else args.class_
         if isinstance(target, str) and not self.answers and target.isdecimal():
             target = int(target)
-        try:
+        with self._own_words():
             return gp.explain_text(
                 self.model,
                 text,
@@ -245,32 +248,22 @@ class Question:
                 checkpoint=checkpoint,
                 progress=job.session,
             )
-        except BudgetTooSmall as error:
-            raise UsageError(
-                f"Expected a --budget of at least one round's {error.needed} gradients "
-                f"(got {error.budget})."
-            ) from None
-        except OtherQuestion:
-            raise
-        except InvalidInput as error:
-            raise Unfit(self._translated(str(error))) from error
 
-    def _translated(self, message: str) -> str:
-        """A message of the library with options in place of parameters."""
-
-        def from_one(match: re.Match[str]) -> str:
-            last, got = (int(number) + 1 for number in match.groups())
-            return f"from 1 to {last} (got {got})"
-
-        if self.answers:  # Sentences count from 1 on the command line.
-            message = re.sub(r"from 0 to (\d+) \(got (-?\d+)\)", from_one, message)
-        shorter = "Try a shorter question or answer." if self.args.truncate else "Try --truncate."
-        message = re.sub(r"Try (text=gp\.truncate_text|fewer or shorter doc).*", shorter, message)
-        target = "--part" if self.answers else "--class"
-        names = {"target": target, "objective": "--objective", "k": "--k"}
-        return re.sub(
-            r"^Expected (target|objective|k)\b", lambda m: f"Expected {names[m[1]]}", message
-        )
+    @contextmanager
+    def _own_words(self) -> Iterator[None]:
+        """Say what to do about a long text, and number sentences, as the command does."""
+        try:
+            yield
+        except TooManyTokens as error:
+            if error.given == "chat":
+                raise
+            cut = "a shorter question or answer" if self.args.truncate else "--truncate"
+            raise Unfit(*error.sentence, advice=f"Try {cut}.") from error
+        except NoSuchSentence as error:
+            raise Unfit(
+                "Expected --part to be a part of the answer, or the number of one of its "
+                f"sentences, from 1 to {error.count} (got {self.args.part})."
+            ) from error
 
     def _method(self, name: str | None) -> Any:
         """The method with its knobs, within the budget; None where it is the default as it is."""

@@ -30,21 +30,7 @@ def wrong_command() -> Iterator[None]:
     except (UsageError, Stopped, MissingPackage, DiskFull):
         raise
     except GreedyPigError as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        raise UsageError(*error.pieces) from error
     except FileNotFoundError as error:
         missing = f"Expected a file at {error.filename} (got nothing there)."
         raise UsageError(missing if error.filename else str(error)) from error
-
-
-def sentence(error: BaseException, debug: bool = False) -> str:
-    """An error in one sentence; errors of others get their type and the option to see more."""
-    text = " ".join(str(error).split())
-    if isinstance(error, GreedyPigError):
-        return text
-    if isinstance(error, OSError):
-        name = "" if error.filename is None else f"{error.filename}: "
-        return f"{name}{error.strerror or text}".rstrip(".") + "."
-    if isinstance(error, MemoryError):
-        return "The memory ran out. Try smaller batches or a smaller input."
-    more = "" if debug else " Try --debug to see where."
-    return f"{type(error).__name__}: {text[:300]}.{more}"

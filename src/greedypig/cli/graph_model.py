@@ -188,6 +188,6 @@ def _facts(file: Path) -> dict[str, Any]:
     try:
         with safe_open(fspath(file), framework="pt") as opened:
             facts = json.loads((opened.metadata() or {}).get("greedypig", "{}"))
-    except (SafetensorError, OSError, ValueError):
+    except (SafetensorError, OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 import signal
 import sys
@@ -22,26 +21,15 @@ from shutil import get_terminal_size
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
-from ..core.errors import DiskFull, MissingPackage, did_you_mean
+from ..core.errors import DiskFull, Message, MissingPackage, did_you_mean
 from . import options
 from .commands import COMMANDS, Command
-from .failures import FAILED, USAGE, Stopped, UsageError, sentence
+from .failures import FAILED, USAGE, Stopped, UsageError
 from .terminal import LARGEST_WIDTH, Terminal, visible
 
 DEBUG = "GREEDYPIG_DEBUG"
 Run: TypeAlias = Callable[[argparse.Namespace, Terminal], int]
 """Does a command's job and returns the exit code."""
-SENTENCES = {
-    r"^the following arguments are required: (.*)": r"Expected \1 (got nothing)",
-    r"^argument (\S+): invalid choice: (.*) \(choose from (.*)\)": (
-        r"Expected \1 as one of \3 (got \2)"
-    ),
-    r"^argument (\S+): expected one argument": r"Expected a value after \1 (got nothing)",
-    r"^argument (\S+): expected": r"Expected \1 as",
-    r"^argument (\S+): ignored explicit argument (.*)": r"Expected no value after \1 (got \2)",
-    r"^unrecognized arguments: (.*)": r"Expected options of this command (got \1)",
-}
-"""Messages of argparse, and how they are worded here."""
 MEANT = {
     **dict.fromkeys(("--target", "--label", "--y"), ("--class", "--node", "--label")),
     **dict.fromkeys(("--features", "--columns", "--top", "--n"), ("--k", "--keep")),
@@ -108,9 +96,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         if debug:
             terminal.trace(error)
         if isinstance(error, DiskFull) and terminal.speaks:
-            terminal.stopped(sentence(error))
+            terminal.stopped(terminal.sentence(error))
             return FAILED
-        terminal.end(sentence(error, debug))
+        terminal.end(terminal.sentence(error, debug))
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -216,27 +204,65 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one line for an error, and the nearest word for an unknown one."""
+    """argparse with our sentences, made of its actions, and the nearest word for an unknown one."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, exit_on_error=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, but unknown arguments are an error of the command that got them."""
-        namespace, rest = super().parse_known_args(args, namespace)
+        """As argparse does, but what is missing or unknown is an error of the command at hand."""
+        required = [action for action in self._actions if action.required]
+        for action in required:  # They are looked for below.
+            action.required = False
+        try:
+            namespace, rest = super().parse_known_args(args, namespace)
+        except argparse.ArgumentError as error:
+            self._refuse_value(error, args)
+        finally:
+            for action in required:
+                action.required = True
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            unknown = f"Expected options of this command (got {' '.join(rest)})."
+            self.error(unknown + self._option_like(rest[0].partition("=")[0]))
+        missing = [_name(a) for a in required if getattr(namespace, a.dest, None) is None]
+        if missing:
+            self.error(f"Expected {', '.join(missing)} (got nothing).")
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message as a sentence of ours, with the nearest word."""
-        for pattern, ours in SENTENCES.items():
-            message = re.sub(pattern, ours, message)
-        names = re.search(r"(?:one of|among) (.*) \(got", message)
-        word = re.search(r"\(got '?([^\s'=)]{2,})", message)
-        hint = ""
-        if word is not None and names is not None:
-            hint = did_you_mean(word[1], re.split("[', ]+", names[1]))
-        elif word is not None:
-            hint = self._option_like(word[1])
-        raise UsageError(f"{message}.{hint} Try '{self.prog} --help'.")
+        """Raise the message, with the way to the help."""
+        raise UsageError(f"{message} Try '{self.prog} --help'.")
+
+    def _match_argument(self, action: argparse.Action, arg_strings_pattern: str) -> int:
+        """How many words an option takes."""
+        try:
+            return super()._match_argument(action, arg_strings_pattern)
+        except argparse.ArgumentError:
+            self.error(f"Expected a value after {_name(action)} (got nothing).")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """A word as the option's type."""
+        try:
+            return super()._get_value(action, arg_string)
+        except options.WrongValue as error:
+            self.error(f"Expected {_name(action)} as {error.end}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of the option's choices."""
+        if action.choices is not None and value not in action.choices:
+            names = list(action.choices)
+            end = f"one of {', '.join(names)} (got {value!r}).{did_you_mean(value, names)}"
+            self.error(f"Expected {_name(action)} as {end}")
+
+    def _refuse_value(self, error: argparse.ArgumentError, words: Sequence[str]) -> NoReturn:
+        """Refuse --json=1: what other methods do not find is a value of an option without one."""
+        for name in (error.argument_name or "").split("/"):
+            start = f"{name}=" if name.startswith("--") else name
+            for word in words:
+                if name and word.startswith(start):
+                    value = word.removeprefix(start)
+                    self.error(f"Expected no value after {name} (got {value!r}).")
+        self.error(f"Expected a command as in the help (got: {error}).")
 
     def _option_like(self, word: str) -> str:
         """The end of an error about an unknown option."""
@@ -245,6 +271,11 @@ class _Parser(argparse.ArgumentParser):
         # Without the dashes, which would make any two options look alike.
         near = get_close_matches(word.lstrip("-"), [option.lstrip("-") for option in known], 1)
         return "".join(f" Did you mean '{o}'?" for o in [*meant, *(f"--{n}" for n in near)][:1])
+
+
+def _name(action: argparse.Action) -> str:
+    """An option, or what stands for a word in the help."""
+    return action.option_strings[0] if action.option_strings else str(action.metavar)
 
 
 @contextmanager
@@ -283,7 +314,8 @@ def _short_warnings(terminal: Terminal) -> Iterator[None]:
         printed: set[str] = set()
 
         def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-            text = " ".join(str(message).split())
+            text = terminal.sentence(message) if isinstance(message, Message) else str(message)
+            text = " ".join(text.split())
             text = f"{terminal.subject}: {text}" if terminal.subject else text
             if text not in printed and issubclass(category, UserWarning):
                 printed.add(text)

@@ -40,6 +40,14 @@ RARE = frozenset(
 """Options that only --help-all shows."""
 
 
+class WrongValue(UsageError):
+    """An option has a wrong value; the parser says which option."""
+
+    def __init__(self, expected: str, text: str, names: Iterable[str] = ()) -> None:
+        self.end = f"{expected} (got {text!r}).{did_you_mean(text, names)}"
+        super().__init__(f"Expected {self.end}")
+
+
 def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
     """The group of options with this title: "input", "model", "method" or "output"."""
     for known in parser._action_groups:
@@ -62,7 +70,7 @@ def add_photos(parser: argparse.ArgumentParser) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The network, the class, the objective, the baseline and the judge."""
     add = group(parser, "model").add_argument
-    words = f"{first_is_default(NETWORKS)}, or your own as package.module:factory"
+    words = f"{first_is_default(NETWORKS)}, or your own as package.module:factory (runs its code)"
     add("--model", default=NETWORKS[0], metavar="NAME", help=words)
     words = "what your own model returns (default: its attribute outputs, else logits)"
     add("--outputs", choices=("logits", "probabilities"), help=words)
@@ -206,7 +214,7 @@ def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
         words = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
         for word in words or [""]:
             if word not in known:
-                raise wrong(f"names with commas, among {', '.join(known)}", word)
+                raise WrongValue(f"names with commas, among {', '.join(known)}", word, known)
         return tuple(words)
 
     return names
@@ -215,7 +223,7 @@ def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
 def whole(text: str) -> int:
     """The type of options that count something."""
     if not text.isdecimal() or int(text) < 1:
-        raise wrong("a whole number of at least 1", text)
+        raise WrongValue("a whole number of at least 1", text)
     return int(text)
 
 
@@ -223,7 +231,7 @@ def seed(text: str) -> int:
     """The type of --seed."""
     with suppress(ValueError):
         return int(text)
-    raise wrong("a whole number", text)
+    raise WrongValue("a whole number", text)
 
 
 def above_zero(text: str) -> float:
@@ -231,17 +239,12 @@ def above_zero(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) < inf:
             return float(text)
-    raise wrong("a number above 0", text)
+    raise WrongValue("a number above 0", text)
 
 
 def objective(text: str) -> str:
     """The type of --objective."""
     name, colon, _ = text.partition(":")
     if name not in OBJECTIVES or (colon and name != "margin"):
-        raise wrong(f"one of {', '.join(OBJECTIVES)}, or margin:CLASS", text)
+        raise WrongValue(f"one of {', '.join(OBJECTIVES)}, or margin:CLASS", text, OBJECTIVES)
     return text
-
-
-def wrong(expected: str, text: str) -> argparse.ArgumentTypeError:
-    """The error of an option's value; `main` begins it with the option."""
-    return argparse.ArgumentTypeError(f"expected {expected} (got {text!r})")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..results.files import write_whole
+from ..results.files import remove_stale_parts, write_whole
 from .failures import UsageError
 
 MARK, CSV_MARK = b"greedypig", b"method,"
@@ -64,7 +64,8 @@ def folder(path: Path) -> Path:
 
 
 def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
-    """Refuse to overwrite files that greedypig has not written."""
+    """Refuse to overwrite files that greedypig has not written; removes what a killed run left."""
+    paths = list(paths)
     for path in paths:
         if not path.exists() and not path.is_symlink():
             continue
@@ -77,6 +78,7 @@ def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
             f"Expected {path} to be free, or a file of greedypig (got another, which is left "
             "alone). Try --out FOLDER."
         )
+    remove_stale_parts(*paths)
 
 
 def shown(path: Path) -> str:

@@ -13,7 +13,7 @@ import greedypig as gp
 from .. import report
 from ..core.errors import GreedyPigError
 from . import outputs
-from .failures import DONE, FAILED, UsageError, sentence
+from .failures import DONE, FAILED, UsageError
 from .terminal import Terminal
 
 
@@ -32,9 +32,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             a = gp.load(source)
             report.write(a, page)
         except GreedyPigError as error:
-            failed[fspath(source)] = sentence(error)
-            terminal.fail(sentence(error))
-            terminal.result({"result": fspath(source), "error": sentence(error)})
+            failed[fspath(source)] = reason = terminal.sentence(error)
+            terminal.fail(reason)
+            terminal.result({"result": fspath(source), "error": reason})
         else:
             written[page] = a
             terminal.say(f"wrote {outputs.shown(page)}")

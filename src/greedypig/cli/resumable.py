@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 import greedypig as gp
 
-from ..core.errors import InvalidFile, InvalidInput, InvalidType, OtherQuestion
-from .failures import Stopped, Unfit
+from ..core.errors import BudgetTooSmall, InvalidFile, InvalidInput, InvalidType, OtherQuestion
+from ..results.files import remove_stale_parts
+from .failures import Stopped, Unfit, UsageError
 from .outputs import folder
 
 Explain: TypeAlias = Callable[[Path], gp.Attribution]
@@ -50,6 +51,7 @@ class Session:
         stopped: says what was stopped by Ctrl-C, after the rounds done were saved.
         """
         folder(self.result.parent)
+        remove_stale_parts(self.partial)
         if not self.resume:
             self.partial.unlink(missing_ok=True)
         try:
@@ -68,11 +70,12 @@ class Session:
                 except OtherQuestion:  # An earlier run had other settings.
                     pass
             return explain(self.partial)
+        except BudgetTooSmall as error:  # It is too small for every input.
+            raise UsageError(*error.pieces) from error
         except OtherQuestion as error:
-            raise Unfit(
-                f"{error.difference} Try the options of the stopped run, or no --resume."
-            ) from error
+            hint = "Try the options of the stopped run, or no --resume."
+            raise Unfit(*error.sentence, advice=hint) from error
         except InvalidFile as error:
-            raise Unfit(f"{error} Try without --resume, to begin anew.") from error
+            raise Unfit(*error.pieces, advice="Try without --resume, to begin anew.") from error
         except (InvalidInput, InvalidType) as error:
-            raise Unfit(str(error)) from error
+            raise Unfit(*error.pieces) from error

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
                 except KeyboardInterrupt:
                     raise Stopped(f"Stopped while {job.stage}.") from None
         except (InvalidInput, InvalidType, InvalidFile) as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(*error.pieces) from error
         if group.first:
             report(job, terminal)
     return DONE
@@ -76,6 +76,11 @@ def _plan(args: argparse.Namespace) -> tuple[list[Table], Plan]:
     categorical, drop = _columns(args.categorical, table), _columns(args.drop, table)
     table = table.without([name for name in drop if name != label])
     columns = len(table.kinds) - 1
+    if not columns:
+        raise UsageError(
+            f"Expected columns besides the label {label!r} in {table.source} (got none). "
+            "Try a table that has the columns to choose from."
+        )
     if not 0 < max(args.ks, default=1) <= columns:
         raise UsageError(
             f"Expected --k of at most {columns}, the number of columns besides the label "

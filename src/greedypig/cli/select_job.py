@@ -31,7 +31,7 @@ from .. import tables
 from ..core.errors import NAMED, quoted
 from ..images.from_spec import build
 from ..network.fingerprint import fingerprint
-from ..results.files import write_whole
+from ..results.files import remove_stale_parts, write_whole
 from ..tables import (
     Batches,
     Constant,
@@ -51,6 +51,7 @@ from ..tables.methods import FOR_COLUMNS
 from ..tables.training import answer_to
 from ..types import MethodLike
 from .failures import UsageError
+from .outputs import refuse_foreign, shown
 from .terminal import Bar
 
 ONE_SHOT = gp.IG(steps=39)
@@ -208,10 +209,17 @@ class SelectJob:
         identity["version of greedypig"] = gp.__version__
         file = self.work / "job.json"
         if self.group.first:
+            remove_stale_parts(file)
+            if not file.exists() and self.work.exists() and any(self.work.iterdir()):
+                raise UsageError(
+                    f"Expected {shown(self.work)} to be free, or a folder of greedypig (got "
+                    "another, which is left alone). Try --out FOLDER."
+                )
+            refuse_foreign([file])
             if not resume and self.work.exists():
                 shutil.rmtree(self.work)
             self.work.mkdir(parents=True, exist_ok=True)
-            before = json.loads(file.read_text()) if file.exists() else identity
+            before = _json(file) if file.exists() else identity
             for name, value in identity.items():
                 if before.get(name) != value:
                     raise UsageError(
@@ -307,7 +315,7 @@ class SelectJob:
             return json.dumps([loss, asdict(tables.constant_answer(self.train, self.valid))])
 
         file = self._once("evaluating the network", "losses.json", compute)
-        self.network_loss, constant = json.loads(file.read_text())
+        self.network_loss, constant = _json(file)
         self.constant = Constant(**constant)
 
     def _ranked(self, method: str) -> gp.Attribution:
@@ -370,6 +378,16 @@ class SelectJob:
         )
 
 
+def _json(file: Path) -> Any:
+    """What a stage has written."""
+    try:
+        return json.loads(file.read_text())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"Expected {shown(file)} as greedypig wrote it (got: {error}). Try {ANEW}."
+        ) from error
+
+
 def with_option(warning: tables.ColumnWarning) -> str:
     """A warning about columns with the option that helps."""
     names = option_value(warning.columns[1:] if warning.kind == "copy" else warning.columns)
@@ -384,7 +402,10 @@ def own_schema(model: nn.Module, schema: Schema) -> Schema:
     """The schema that the model brings, if it brings one, for the label of this table."""
     own = getattr(model, "schema", None)
     if isinstance(own, str | Path):
-        own = Schema.from_json(Path(own).read_text())
+        try:
+            own = Schema.from_json(Path(own).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"Expected the model's schema in {own} (got: {error}).") from error
     if not isinstance(own, Schema):
         return schema
     schema.only(own.names)  # Says which column is missing here.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import textwrap
 import traceback
@@ -21,7 +20,7 @@ from threading import Event, Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import MissingPackage
+from ..core.errors import Argument, Message, MissingPackage
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -34,6 +33,8 @@ DIRECTIONS = [0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
 ESCAPES = {c: f"\\x{c:02x}" for c in CONTROLS} | {c: f"\\u{c:04x}" for c in DIRECTIONS}
 GAP = 2
 """Spaces between the columns of a table."""
+PARAMETERS = {"target": "class_", "gradients": "budget"}
+"""Parameters of the library whose option has another name (that in the parsed arguments)."""
 LARGEST_WIDTH, UNLIMITED = 100, 1_000_000
 """Columns to write in: on a wide terminal, and where there is no terminal to fit into."""
 
@@ -54,6 +55,8 @@ class Terminal:
         """Of several processes the first one prints for all; the others print errors only."""
         self.subject = ""
         """The photo or method under way, where there are several: warnings begin with it."""
+        self.parameters = dict(PARAMETERS)
+        """The options of parameters that have another name."""
         self._out, self._err = _console(stderr=False), _console(stderr=True)
         self._bar_shown = False
 
@@ -87,7 +90,7 @@ class Terminal:
 
     def caution(self, text: str, indent: int = 0) -> None:
         """A ▲ line: a result to doubt."""
-        self.say(f"▲ {self._translated(text)}", YELLOW, indent)
+        self.say(f"▲ {text}", YELLOW, indent)
 
     def note(self, text: str) -> None:
         """A remark, on standard error, also under --json."""
@@ -97,11 +100,36 @@ class Terminal:
     def warn(self, text: str) -> None:
         """A warning, on standard error."""
         if not self.quiet:
-            self._print_error("warning: ", self._translated(text), YELLOW)
+            self._print_error("warning: ", text, YELLOW)
 
     def fail(self, text: str) -> None:
         """An error, in one sentence, on standard error."""
-        self._print_error("error: ", self._translated(text), RED)
+        self._print_error("error: ", text, RED)
+
+    def sentence(self, error: BaseException, debug: bool = False) -> str:
+        """An error or a warning in one sentence, with options in place of parameters; errors of
+        others get their type and the option to see more."""
+        if isinstance(error, Message):
+            pieces = (self._option(p) if isinstance(p, Argument) else p for p in error.pieces)
+            return " ".join("".join(pieces).split())
+        text = " ".join(str(error).split())
+        if isinstance(error, OSError):
+            name = "" if error.filename is None else f"{error.filename}: "
+            return f"{name}{error.strerror or text}".rstrip(".") + "."
+        if isinstance(error, MemoryError):
+            return "The memory ran out. Try smaller batches or a smaller input."
+        more = "" if debug else " Try --debug to see where."
+        return f"{type(error).__name__}: {text[:300]}.{more}"
+
+    def _option(self, argument: Argument) -> str:
+        """The option that sets this parameter; the parameter itself where there is none."""
+        name, value = self.parameters.get(argument.name, argument.name), argument.value
+        if name not in self._options:
+            return str(argument)
+        option = f"--{name.rstrip('_').replace('_', '-')}"
+        if value is None or value is False:
+            return f"no {option}"
+        return option if value is ... or value is True else f"{option} {shlex.quote(str(value))}"
 
     def trace(self, error: BaseException) -> None:
         """The traceback of an error, on standard error."""
@@ -116,7 +144,7 @@ class Terminal:
         """An error that ends the command, under --json also as an object."""
         self.fail(f"{why}{how}")
         with suppress(OSError):  # Standard output may be what failed.
-            self.result({"error": self._translated(why)})
+            self.result({"error": why})
 
     def _print(self, text: RenderableType, soft_wrap: bool = False) -> None:
         if not (self.json_wanted or self.quiet):
@@ -130,15 +158,6 @@ class Terminal:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise OSError(getattr(error, "errno", None), reason, "standard output") from error
-
-    def _translated(self, text: str) -> str:
-        """A message of the library with options in place of parameters: nodes='a.csv'."""
-
-        def option(match: re.Match[str]) -> str:
-            known = match[1] in self._options
-            return f"--{match[1].replace('_', '-')} {match[2]}" if known else match[0]
-
-        return re.sub(r"""\b(\w+)=["']([^"']*)["']""", option, text)
 
     def _print_error(self, mark: str, text: str, style: str = "") -> None:
         """A paragraph in lines of the terminal's width; lines below it stay as they are."""

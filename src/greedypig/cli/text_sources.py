@@ -114,12 +114,13 @@ def _messages(content: str, path: Path) -> list[dict[str, str]]:
     """A chat: a list of messages, or an object that holds it as "messages"."""
     try:
         chat = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # Nested thousands of times.
         raise UsageError(f"Expected JSON in {path} (got: {error}).") from error
     chat = chat.get("messages") if isinstance(chat, dict) else chat
     messages = chat if isinstance(chat, list) else []
-    right = [isinstance(m, dict) and {"role", "content"} <= m.keys() for m in messages]
-    if not right or not all(right):
+    if not messages or not all(
+        isinstance(m, dict) and isinstance(m.get("role"), str) and "content" in m for m in messages
+    ):
         raise UsageError(
             f'Expected a chat in {path}, as [{{"role": "user", "content": "…"}}, …] '
             "(got something else)."

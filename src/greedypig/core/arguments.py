@@ -35,6 +35,8 @@ def advise(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _advice(name: str, value: object, parameters: list[str]) -> str:
+    if name == "n_steps":  # Captum's name.
+        return f" Try method=gp.IG({value!r})."
     limit = "gradients" if name == "budget" else name
     owner = next((entry for entry in METHODS.values() if name in entry.knobs), None)
     if owner is not None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .errors import InvalidInput, InvalidType
+from .errors import Argument, InvalidInput, InvalidType
 from .features import Elements, Features, Groups
 from .layout import Layout, Tree
 from .numbers import check_between, whole
@@ -233,19 +233,14 @@ class Attribution:
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the values of the top k features."""
-        k = whole(k)
-        if type(k) is not int or not 0 <= k <= self.features.count:
-            raise InvalidInput(
-                f"Expected k from 0 to {self.features.count}, the number of features (got {k!r})."
-            )
-        return self.layout.unflatten(self.features.first_rank(self.order) < k)
+        return self.layout.unflatten(self.features.first_rank(self.order) < self._up_to_all(k))
 
     def ranking(self) -> Tensor:
         """(n,) long: a full permutation of the values, feature by feature, for curves."""
         return torch.sort(self.features.first_rank(self.order), stable=True).indices
 
     def top(self, k: int) -> list[Any]:
-        """The first k features by name; without names by place, else by index.
+        """The first k features, at most all, by name; without names by place, else by index.
 
         A place is a text written as one would index x: x[0, 3, 4] for a value of a picture,
         x[2, :] for a token. For x with one axis the index is the place: 7.
@@ -256,9 +251,15 @@ class Attribution:
                 "listed by index.",
                 stacklevel=2,
             )
-        if k < 0:
-            raise InvalidInput(f"Expected k ≥ 0 (got {k}).")
-        return self.names_of(self.order[:k].tolist())
+        return self.names_of(self.order[: self._up_to_all(k)].tolist())
+
+    def _up_to_all(self, k: Any) -> int:
+        """The number of features asked for, checked."""
+        k = whole(k)
+        if type(k) is not int or not 0 <= k <= self.features.count:
+            end = f" from 0 to {self.features.count}, the number of features (got {k!r})."
+            raise InvalidInput("Expected ", Argument("k"), end)
+        return k
 
     def names_of(self, indices: Sequence[int]) -> list[Any]:
         """What these features are called: by name, else where they lie, else by index.

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 
 from .attribution import Attribution
-from .errors import InvalidInput, OtherQuestion
+from .errors import Argument, InvalidInput, OtherQuestion
 from .features import Features
 from .methods import MethodLike
 from .progress import Progress, ProgressLike
@@ -54,12 +54,13 @@ def carry_out(
     rounds_before = len(run.state.picks)
     keep = _Keeper(run, checkpoint if writes else None)
     told = Progress(progress)
-    told(len(run.state.picks), run.rounds_planned)
+    told(len(run.state.picks), _planned(run))
     try:
         for state in run:
             keep.now_and_then()
-            told(len(state.picks), run.rounds_planned)
+            told(len(state.picks), _planned(run))
     finally:  # An error or Ctrl-C leaves the rounds done.
+        told.end()
         keep.rounds()
     finished = saved is not None and saved.stop is not StopReason.RUNNING
     if saved is not None and finished and len(run.state.picks) == rounds_before:
@@ -69,6 +70,14 @@ def carry_out(
     if checkpoint is not None and writes:
         results[0].save(checkpoint)
     return results
+
+
+def _planned(run: Run) -> int:
+    """How many rounds there are, as far as the schedule and the gradients allow."""
+    rounds, limit = len(run.schedule), run.stop.gradients
+    if limit is None or not run.cost:
+        return rounds
+    return min(rounds, len(run.state.picks) + (limit - run.state.gradients) // run.cost)
 
 
 class _Keeper:
@@ -112,24 +121,26 @@ def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
     load: Callable[[PathOrText], Attribution]
     load = import_module("greedypig.results.storage").load  # Files are above this room.
     saved = load(checkpoint)
-    if (difference := _difference(saved, run)) is not None:
-        raise OtherQuestion(difference, fspath(checkpoint))
+    if difference := _difference(saved, run):
+        raise OtherQuestion(*difference, checkpoint=fspath(checkpoint))
     return saved
 
 
-def _difference(saved: Attribution, run: Run) -> str | None:
-    """What the saved run was asked otherwise than this one."""
+def _difference(saved: Attribution, run: Run) -> tuple[str | Argument, ...]:
+    """What the saved run was asked otherwise than this one, in a sentence; else nothing."""
     provenance = run.question.records[0].provenance
     for what in ("model", "input", *CALLABLES):
         if saved.provenance.get(what) != provenance.get(what):
-            return f"Expected the {what} of the saved run (got another: fingerprints differ)."
+            return (f"Expected the {what} of the saved run (got another: fingerprints differ).",)
     if not _same_features(saved.features, run.features):
-        return "Expected the features of the saved run (got others)."
-    for name in sorted({*run.settings[0], *saved.settings} - {"batch_size"}):
+        return ("Expected the features of the saved run (got others).",)
+    names = {*run.settings[0], *saved.settings} - {"batch_size"}
+    for name in sorted(names, key=lambda name: (name != "method", name)):
         before, now = saved.settings.get(name), run.settings[0].get(name)
         if before != now:  # Batches change the last bits at most.
-            return f"Expected the settings of the saved run, {name}={before!r} (got {now!r})."
-    return None
+            setting = Argument(name, before)
+            return "Expected the settings of the saved run, ", setting, f" (got {now!r})."
+    return ()
 
 
 def _same_features(one: Features, other: Features) -> bool:

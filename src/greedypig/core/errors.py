@@ -1,13 +1,15 @@
 """The few things that can go wrong, each also the builtin a caller would expect to catch.
 
-Messages read "Expected … (got …). Try …" and name shapes, never tensor contents.
+Messages read "Expected … (got …). Try …" and name shapes, never tensor contents. A message that the
+command line shows names parameters as `Argument`s, which the command line writes as its options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from .attribution import Attribution
@@ -16,8 +18,57 @@ NAMED = 6
 """Names that a sentence lists."""
 
 
-class GreedyPigError(Exception):
+@dataclass(frozen=True)
+class Argument:
+    """A parameter in a message, alone or with a value: target, or features='words'."""
+
+    name: str
+    value: Any = ...
+
+    def __str__(self) -> str:
+        return self.name if self.value is ... else f"{self.name}={self.value!r}"
+
+
+Advice: TypeAlias = "str | Argument | tuple[str | Argument, ...]"
+"""What to do, in pieces; an argument alone stands for "Try features='words'."."""
+
+
+class Message(Exception):
+    """A sentence, and an advice after it, whose pieces are texts and arguments.
+
+    argument: the name of the parameter it is about, by default the first in the sentence.
+    """
+
+    def __init__(
+        self, *sentence: str | Argument, argument: str | None = None, advice: Advice = ""
+    ) -> None:
+        super().__init__("".join(map(str, sentence)))
+        if isinstance(advice, Argument):
+            advice = ("Try ", advice, ".")
+        self.sentence, self._advice = sentence, (advice,) if isinstance(advice, str) else advice
+        names = (piece.name for piece in sentence if isinstance(piece, Argument))
+        self.argument = next(names, None) if argument is None else argument
+
+    @property
+    def advice(self) -> str:
+        """What to do, in a sentence; empty where the advice is part of the message."""
+        return "".join(map(str, self._advice))
+
+    @property
+    def pieces(self) -> tuple[str | Argument, ...]:
+        """The texts and arguments that `str` joins."""
+        return (*self.sentence, " ", *self._advice) if self.advice else self.sentence
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.pieces))
+
+
+class GreedyPigError(Message):
     """Root of every error raised on purpose by this package."""
+
+
+class GreedyPigWarning(Message, UserWarning):
+    """A warning that names parameters."""
 
 
 class InvalidInput(GreedyPigError, ValueError):
@@ -25,14 +76,18 @@ class InvalidInput(GreedyPigError, ValueError):
 
 
 class OtherQuestion(InvalidInput):
-    """A checkpoint is of another question; `difference` says what was asked otherwise."""
+    """A checkpoint is of another question; the sentence says what was asked otherwise."""
 
-    def __init__(self, difference: str, checkpoint: str) -> None:
+    def __init__(self, *difference: str | Argument, checkpoint: str) -> None:
+        file = Argument("checkpoint", checkpoint)
         super().__init__(
-            f"{difference} Try that question again, or another file than "
-            f"checkpoint={checkpoint!r}, which was not changed."
+            *difference,
+            advice=(
+                "Try that question again, or another file than ",
+                file,
+                ". It was not changed.",
+            ),
         )
-        self.difference = difference
 
 
 class BudgetTooSmall(InvalidInput):
@@ -40,8 +95,9 @@ class BudgetTooSmall(InvalidInput):
 
     def __init__(self, needed: int, budget: int) -> None:
         super().__init__(
-            f"Expected a budget of at least one round's {needed} gradients (got {budget}). "
-            f"Try gradients={needed}, or fewer steps."
+            *("Expected ", Argument("gradients")),
+            f" to be at least {needed}, the cost of one round (got {budget}).",
+            advice=("Try ", Argument("gradients", needed), ", or fewer ", Argument("steps"), "."),
         )
         self.needed, self.budget = needed, budget
 
@@ -61,9 +117,11 @@ class NonFinite(GreedyPigError, ArithmeticError):
     round: int | None = None
     """The round that failed, from 1; None outside of rounds."""
 
-    def __str__(self) -> str:
-        text = super().__str__()
-        return text if self.round is None else f"{text} This was in round {self.round}."
+    @property
+    def pieces(self) -> tuple[str | Argument, ...]:
+        """The texts and arguments that `str` joins, with the round."""
+        where = () if self.round is None else (f" This was in round {self.round}.",)
+        return (*super().pieces, *where)
 
 
 class InvalidFile(GreedyPigError, ValueError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import import_module
 from itertools import combinations, islice
 from math import comb
 from typing import TypeAlias
@@ -16,7 +18,7 @@ from .methods import MethodLike
 from .numbers import check_count
 from .objective import Objective, SetFunction
 from .progress import ProgressLike
-from .question import Question
+from .question import Question, Record
 from .run import Run
 from .stopping import Stop
 from .two_sided import TwoSided, as_objective
@@ -50,8 +52,13 @@ def maximize(
         >>> gp.maximize(objective, gp.GreedyPIG(per_round=1)).order.tolist()
         [0, 2, 1]
     """
+    question = Question.of(objective, features)
+    if checkpoint is not None:  # It is told from those of other set functions.
+        callables = import_module("greedypig.network.fingerprint").callables
+        record = Record(provenance=callables(objective=question.objective.plain.origin))
+        question = replace(question, records=(record,) * question.objective.b)
     results = carry_out(
-        Question.of(objective, features),
+        question,
         method,
         k=k,
         stop=stop,

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor
 
-from .errors import InvalidInput, InvalidType, did_you_mean
+from .errors import Argument, InvalidInput, InvalidType, did_you_mean
 from .features import Features
 from .numbers import check_count, check_knobs
 from .quadrature import Rule
@@ -78,8 +78,10 @@ class InRounds:
         if isinstance(self.schedule, str) and self.schedule in SCHEDULES:
             if self.schedule == MEASURED and self.per_round is not None:
                 raise InvalidInput(
-                    f"Expected no per_round beside schedule={MEASURED!r} (got {self.per_round}). "
-                    "Try schedule='equal'."
+                    "Expected no per_round beside ",
+                    Argument("schedule", MEASURED),
+                    f" (got {self.per_round}).",
+                    advice=Argument("schedule", "equal"),
                 )
             return
         if isinstance(self.schedule, str) or not hasattr(self.schedule, "__iter__"):
@@ -222,7 +224,7 @@ class SequentialGradient(InRounds):
 class Greedy(InRounds):
     """Greedy rounds around any one-shot method: `Greedy(GuidedIG())`, `Greedy(from_captum(…))`."""
 
-    one_shot: Any
+    one_shot: MethodLike
     name = "greedy"
 
     def __post_init__(self) -> None:
@@ -253,7 +255,8 @@ def with_knobs(method: MethodLike, **knobs: Any) -> Any:
         elif name == "steps" and isinstance(made, SmoothIG):
             made = replace(made, scorer=with_knobs(made.scorer, steps=value))
         else:
-            raise InvalidInput(f"Expected no {name} for method {made.name!r} (got {value!r}).")
+            end = f" for method {made.name!r} (got {value!r})."
+            raise InvalidInput("Expected no ", Argument(name), end)
     return made
 
 

@@ -6,7 +6,7 @@ import operator
 from numbers import Real
 from typing import Any
 
-from .errors import InvalidInput, InvalidType
+from .errors import Argument, InvalidInput, InvalidType
 
 
 def whole(number: Any) -> Any:
@@ -30,20 +30,22 @@ def check_count(name: str, number: Any, most: int | None = None) -> int:
     number = whole(number)
     if type(number) is not int or number < 1 or (most is not None and number > most):
         bound = "≥ 1" if most is None else f"from 1 to {most}, the number of features"
-        raise InvalidInput(f"Expected {name} to be a whole number {bound} (got {number!r}).")
+        end = f" to be a whole number {bound} (got {number!r})."
+        raise InvalidInput("Expected ", Argument(name), end)
     return int(number)
 
 
 def check_between(name: str, number: Any, low: float, high: float) -> None:
     """Require a number from low to high."""
     if type(number) not in (int, float) or not low <= number <= high:
-        raise InvalidInput(f"Expected {name} from {low:g} to {high:g} (got {number!r}).")
+        end = f" from {low:g} to {high:g} (got {number!r})."
+        raise InvalidInput("Expected ", Argument(name), end)
 
 
 def check_switch(name: str, value: object) -> None:
     """Require True or False; a text would count as True."""
     if not isinstance(value, bool):
-        raise InvalidType(f"Expected {name} to be True or False (got {value!r}).")
+        raise InvalidType("Expected ", Argument(name), f" to be True or False (got {value!r}).")
 
 
 def check_knobs(method: Any, *counts: str, **ranges: tuple[float, float]) -> None:

@@ -80,6 +80,8 @@ class Objective:
         self.layout = layout or Layout.vector(self.n)
         self.labels = tuple(labels)
         """What each problem is called in an error: "input 3"."""
+        self.origin: Callable[..., Any] = function
+        """The caller's function, by which a checkpoint tells one set function from another."""
         self._times = 1
         """How many of the problems are repetitions of one."""
         self._adaptive, rows = _rows(batch_size, self.n)
@@ -310,6 +312,7 @@ class SetFunctionObjective(OwnGradient):
         rows: Any = getattr(own, "batch_size", "auto")
         self.own = own
         super().__init__(self._own_values, start, torch.ones_like(start), batch_size=rows)
+        self.origin = own.values
 
     def _own_values(self, points: Tensor, _: Tensor) -> Tensor:
         return self.own.values(points)

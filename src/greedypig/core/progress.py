@@ -17,6 +17,7 @@ class Progress:
 
     def __init__(self, wanted: ProgressLike, unit: str = "rounds") -> None:
         self.wanted, self.unit, self.began = wanted, unit, time.monotonic()
+        self._line_is_open = False
 
     def __call__(self, done: float, total: float | None) -> None:
         """Report it."""
@@ -25,6 +26,12 @@ class Progress:
         elif self.wanted:
             self._print(done, total)
 
+    def end(self) -> None:
+        """End the line of a run that stopped before all was done."""
+        if self._line_is_open:
+            print(file=sys.stderr)
+        self._line_is_open = False
+
     def _print(self, done: float, total: float | None) -> None:
         count = f"{done:,.0f}" if done == int(done) else f"{done:,.1f}"
         of = "" if total is None else f" of {total:,.0f}"
@@ -32,5 +39,7 @@ class Progress:
         if total and done:
             seconds = (time.monotonic() - self.began) * (total - done) / done
             left = f", {seconds:,.0f} s left"
-        end = "\n" if done == total else ""
-        print(f"\r{count}{of} {self.unit}{left}   ", end=end, file=sys.stderr, flush=True)
+        print(f"\r{count}{of} {self.unit}{left}   ", end="", file=sys.stderr, flush=True)
+        self._line_is_open = True
+        if done == total:
+            self.end()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from .attribution import Attribution
+from .errors import InvalidInput
 from .features import Elements, Features
 from .objective import Objective
+from .revisions import Revision
 from .rounds import State
+from .rules import StopRule
 from .two_sided import as_objective
 
 FactsAndTensors: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Tensor]]
@@ -65,6 +68,34 @@ class Question:
         asked = as_objective(objective)
         records = (Record(),) * asked.b
         return Question(asked, features or Elements(asked.n), records)
+
+    def examples(self, first: int = 0) -> tuple[int, ...]:
+        """The place of every problem in the caller's list of examples."""
+        return tuple(first + record.example for record in self.records)
+
+    def settings(
+        self, knobs: Mapping[str, Any], examples: Sequence[int]
+    ) -> tuple[dict[str, Any], ...]:
+        """What each result records of how it was made."""
+        return tuple(
+            {**record.settings, **knobs, **({"example": place} if place else {})}
+            for record, place in zip(self.records, examples, strict=True)
+        )
+
+    def check(self, revisions: Sequence[Revision], rules: Sequence[StopRule]) -> None:
+        """Refuse features that a revision does not fit, and what looks at one problem alone where
+        there are several."""
+        for revision in revisions:
+            revision.check(self.features)
+        alone = [
+            *(r.name for r in revisions),
+            *(rule.name for rule in rules if not rule.side_by_side),
+        ]
+        if alone and self.objective.b > 1:
+            raise InvalidInput(
+                f"Expected one problem for {alone[0]} (got {self.objective.b}). "
+                "Try one after the other."
+            )
 
     def start(self) -> State:
         """The state before the first round."""

@@ -8,10 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .errors import InvalidInput
+from .errors import Argument, InvalidInput
 from .features import Features
 from .objective import Objective
 from .rounds import State
+from .stopping import Stop
 
 
 class Revision(Protocol):
@@ -36,6 +37,11 @@ class Revision(Protocol):
         ...
 
 
+def revisions_of(stop: Stop) -> tuple[Revision, ...]:
+    """What `stop` changes of the picks: gain=True takes those with a positive score."""
+    return (OnlyPositive(),) if stop.gain else ()
+
+
 @dataclass(frozen=True)
 class WhileGRises:
     """The next best features too, as long as each raises G by half of its score.
@@ -52,8 +58,10 @@ class WhileGRises:
         """Refuse windows: the gain of one depends on those that it overlaps."""
         if features.kind == "windows":
             raise InvalidInput(
-                "Expected features that do not overlap for schedule='measured' (got windows). "
-                "Try gp.grid(b)."
+                "Expected features that do not overlap for ",
+                Argument("schedule", "measured"),
+                " (got windows).",
+                advice="Try gp.grid(b).",
             )
 
     def __call__(

@@ -111,7 +111,9 @@ class State:
         scores, last, first, sums = (v.unsqueeze(0).to(self.scores) for v in vectors)
         order = saved.order[: saved.selected].unsqueeze(0).to(self.order)
         values = {r: v.view(1) for r, v in enumerate(saved.values) if isfinite(float(v))}
-        full = torch.tensor([saved.full_value], dtype=torch.float64)
+        if len(values) == len(saved.values):
+            values = {}  # They shared batches. Beside more rounds they would be in others: the
+            # last bits would not be those of a run that was never stopped.
         return State(
             taken=self.taken.scatter(1, order, True),
             order=order,
@@ -122,7 +124,7 @@ class State:
             totals=tuple((total,) for total in saved.totals),
             picks=saved.picks,
             values={**self.values, **values},
-            full_values=full if isfinite(saved.full_value) else self.full_values,
+            full_values=self.full_values,
             gradients=saved.gradients_used,
             forwards=saved.forwards_used,
             seconds=saved.seconds,
@@ -198,6 +200,7 @@ def next_round(
 ) -> State:
     """One round of Algorithm 1, z = picks; the state itself where nothing is left to take."""
     number, before = len(state.picks), objective.gradients_used
+    picks = min(picks, features.count - state.order.shape[1])
     mask = features.mask(state.taken)
     goal = features.goal(state.taken, picks)
     now = Round(

@@ -26,6 +26,8 @@ class StopRule(Protocol):
 
     measures: ClassVar[bool]
     """Does the rule need G(S)?"""
+    side_by_side: ClassVar[bool]
+    """Does the rule hold for several problems at once?"""
 
     @property
     def name(self) -> str:
@@ -44,6 +46,7 @@ class GradientLimit:
     gradients: int
     name = "gradients"
     measures: ClassVar[bool] = False
+    side_by_side: ClassVar[bool] = True
 
     def reason(self, state: State, cost: int) -> StopReason | None:
         """Would the next round need more?"""
@@ -57,6 +60,7 @@ class TimeLimit:
     seconds: float
     name = "seconds"
     measures: ClassVar[bool] = False
+    side_by_side: ClassVar[bool] = False
 
     def reason(self, state: State, cost: int) -> StopReason | None:
         """Is the time over?"""
@@ -70,6 +74,7 @@ class ValueReached:
     value: float
     name = "value"
     measures: ClassVar[bool] = True
+    side_by_side: ClassVar[bool] = False
 
     def reason(self, state: State, cost: int) -> StopReason | None:
         """Is the value reached?"""

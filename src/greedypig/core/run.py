@@ -14,7 +14,7 @@ from .errors import BudgetTooSmall, InvalidInput, NonFinite
 from .methods import MethodLike, as_method
 from .numbers import check_seed, whole
 from .question import Question
-from .revisions import OnlyPositive
+from .revisions import revisions_of
 from .rounds import State, next_round
 from .rules import rules_of
 from .stopping import Stop, StopReason, as_stop
@@ -45,38 +45,22 @@ class Run:
         method = as_method(method)
         self.scorer, self.schedule = method.round_scorer, method.picks(self.features, self.k)
         self.rules = rules_of(self.stop)
-        self.revisions = method.revisions(self.k, self.stop)
-        if self.stop.gain:
-            self.revisions += (OnlyPositive(),)
-        self._check_side_by_side()
+        self.revisions = method.revisions(self.k, self.stop) + revisions_of(self.stop)
+        question.check(self.revisions, self.rules)
         self.seed, example = check_seed(seed)
-        self.examples = tuple(example + record.example for record in question.records)
+        self.examples = question.examples(example)
         knobs = method.settings() | {"rounds": len(self.schedule), "k": self.k, "seed": self.seed}
-        self.settings = [
-            {**record.settings, **knobs, **({"example": place} if place else {})}
-            for record, place in zip(question.records, self.examples, strict=True)
-        ]
-        self.reason, self._exhausted = StopReason.RUNNING, False
+        self.settings = question.settings(knobs, self.examples)
+        self.reason, self.exhausted = StopReason.RUNNING, False
         with torch.inference_mode(False):
             self.state, self._memory = question.start(), question.memory()
         if self.stop.gradients is not None and self.stop.gradients < self.cost:
             raise BudgetTooSmall(self.cost, self.stop.gradients)
 
-    def _check_side_by_side(self) -> None:
-        """Refuse what looks at one problem alone where there are several."""
-        for revision in self.revisions:
-            revision.check(self.features)
-        alone = [*(r.name for r in self.revisions), *(r.name for r in self.rules)]
-        if self.objective.b > 1 and alone:
-            raise InvalidInput(
-                f"Expected one problem for {alone[0]} (got {self.objective.b}). "
-                "Try one after the other."
-            )
-
     def go_on_from(self, saved: Attribution) -> None:
         """Go on after the rounds of a saved result."""
         self.state = self.state.after(saved)
-        self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
+        self.exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
         self.question.take_up(saved)
         self._memory = self.question.memory()
 
@@ -86,25 +70,27 @@ class Run:
     def __next__(self) -> State:
         """One more round; a call that fails or is interrupted leaves the rounds before it."""
         while self.reason is StopReason.RUNNING:
+            before = len(self.state.picks)
             with self._results_in_errors(), torch.inference_mode(False):
-                self.reason, done = self._reason_to_stop(), len(self.state.picks)
-                if self.reason is StopReason.RUNNING:
-                    self._take(self._after_round)
-                    self._exhausted = len(self.state.picks) == done
-            if self.reason is StopReason.RUNNING and not self._exhausted:
+                reason = self._reason_to_stop()
+                if reason is StopReason.RUNNING:
+                    self.state = self._paid(self._after_round)
+                    self.exhausted = len(self.state.picks) == before
+            self.reason = reason
+            if reason is StopReason.RUNNING and not self.exhausted:
                 return self.state
         raise StopIteration
 
-    def _take(self, step: Callable[[], State]) -> None:
-        """The state after a step, with its costs; a step that is interrupted leaves no trace."""
+    def _paid(self, work: Callable[[], State]) -> State:
+        """The state that some work leads to, with the time and the forward passes it took."""
         began, forwards = time.monotonic(), self.objective.forwards_used
-        state = step()
-        self.state = replace(
+        state = work()
+        self._memory = self.question.memory()  # Not that of work that is interrupted.
+        return replace(
             state,
             seconds=state.seconds + time.monotonic() - began,
             forwards=state.forwards + self.objective.forwards_used - forwards,
         )
-        self._memory = self.question.memory()
 
     def _after_round(self) -> State:
         """The state after one more round, as the revisions leave it."""
@@ -130,11 +116,13 @@ class Run:
             return StopReason.ALL
         if done >= len(self.schedule) or selected == self.k:
             return StopReason.K if selected == self.k else StopReason.ROUNDS
-        if self._exhausted:
+        if self.exhausted:
             return StopReason.NO_GAIN if self.stop.gain else StopReason.ALL
         for rule in self.rules:
-            if rule.measures and done not in self.state.values:
-                self._take(lambda: measured(self.objective, self.features, self.state, [done]))
+            if rule.measures:
+                self.state = self._paid(
+                    lambda: measured(self.objective, self.features, self.state, [done])
+                )
             if (reason := rule.reason(self.state, self.cost)) is not None:
                 return reason
         return StopReason.RUNNING
@@ -144,14 +132,6 @@ class Run:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
         cost = self.scorer.cost * self.objective.lines * self.objective.sides
         return cost or -(-self.state.gradients // max(1, len(self.state.picks)))
-
-    @property
-    def rounds_planned(self) -> int:
-        """How many rounds there are, as far as the schedule and the gradients allow."""
-        if self.stop.gradients is None or not self.cost:
-            return len(self.schedule)
-        more = (self.stop.gradients - self.state.gradients) // self.cost
-        return min(len(self.schedule), len(self.state.picks) + more)
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result for each problem: a full order, whatever stopped the run, if anything did.

@@ -256,7 +256,7 @@ class Gradient(OneShot):
 class SmoothIG(OneShot):
     """The mean of a scorer's scores over noisy inputs: x + noise · (range of x) · N(0, 1) off S."""
 
-    scorer: Any = IG()
+    scorer: Callable[[Any, Round], Tensor] = IG()
     samples: int = 25
     noise: float = 0.15
     name = "smooth-ig"

@@ -32,7 +32,7 @@ class TwoSided:
     objective: what g is, as without `two_sided`; None for the default.
     """
 
-    objective: Any = None
+    objective: object = None
 
     def __post_init__(self) -> None:
         if isinstance(self.objective, TwoSided):

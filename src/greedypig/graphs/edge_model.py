@@ -25,7 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import GreedyPigError, InvalidInput, InvalidType, first_line
+from ..compat import forget_degrees, masked_messages, takes_mask
+from ..core.errors import GreedyPigError, InvalidInput, first_line
 from ..core.objective import Objective
 from ..network.frozen import Frozen, freeze
 from ..tensors.targets import levels_to_caller
@@ -53,15 +54,10 @@ MASKED_INSTEAD = (
 
 def frozen_model(model: Callable[..., Any]) -> Frozen:
     """A private copy of the model, whose PyG layers do not cache the degrees of one graph."""
-    if not callable(model):
-        raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
     if frozen.module is not None and not frozen.held:
         for module in frozen.module.modules():
-            if getattr(module, "cached", None) is True:
-                module.cached = False  # type: ignore[assignment]
-                for name in [n for n in vars(module) if n.startswith("_cached")]:
-                    setattr(module, name, None)
+            forget_degrees(module)
     return frozen
 
 
@@ -123,22 +119,15 @@ class EdgeModel:
         forward = getattr(self.frozen.module, "forward", None)
         if forward is not None and "messages" in signature(forward).parameters:
             return self.frozen(self.x, graph.edge_index, graph.weight, messages=mask)
-        layers = message_layers(self.frozen)
+        # PyG's AttentiveFP has a layer with explain=False: its messages go from nodes to graphs.
+        layers = [m for m in message_layers(self.frozen) if m.explain is not False]
         if not layers:
             raise InvalidInput(
                 "Expected layers of PyG, or a model with an argument `messages`, for "
                 "normalisation='kept' (got one whose messages cannot be masked). Try 'recomputed'."
             )
-        masked = {"explain": True, "_edge_mask": mask, "_loop_mask": ~graph.loops}
-        masked["_apply_sigmoid"] = False
-        before = [{name: getattr(layer, name) for name in masked} for layer in layers]
-        try:
-            for layer in layers:
-                _set(layer, masked)
+        with masked_messages(layers, mask, graph.loops):
             return call(self.frozen, self.x, graph.edge_index, graph.weight)
-        finally:
-            for layer, attributes in zip(layers, before, strict=True):
-                _set(layer, attributes)
 
     def distance_to_cut(self) -> float:
         """By how much the outputs differ if half of the edges are removed by weight 0 and if they
@@ -230,14 +219,7 @@ def _wants_weights(network: Frozen) -> bool:
 def message_layers(network: Frozen) -> list[Any]:
     """The message-passing layers of a PyG model."""
     modules = [] if network.module is None else network.module.modules()
-    return [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
-
-
-def _set(layer: Any, attributes: dict[str, Any]) -> None:
-    for name, value in attributes.items():
-        # PyG's GNNExplainer leaves its mask registered as a parameter, which no tensor can replace.
-        layer._parameters.pop(name, None)
-        setattr(layer, name, value)
+    return [module for module in modules if takes_mask(module)]
 
 
 class GCNStack:

@@ -7,7 +7,7 @@ itself is no connection: it is always present, and its score is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -157,7 +157,11 @@ def _weights(edge_weight: Any, columns: int, x: Tensor) -> Tensor:
 
 
 def index_edges(
-    x: Tensor, edge_index: Any, edge_weight: Any = None, *, undirected: bool | None = None
+    x: Tensor,
+    edge_index: Tensor | Sequence[Sequence[int]],
+    edge_weight: Tensor | Sequence[float] | None = None,
+    *,
+    undirected: bool | None = None,
 ) -> EdgeGraph:
     """A graph whose nodes are to be explained one after the other, checked and sorted once.
 

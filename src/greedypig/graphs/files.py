@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from ..core.errors import InvalidFile, InvalidInput
+from ..core.errors import Argument, InvalidFile, InvalidInput
 from ..results.files import write_whole
 from .graph import PARTS, Graph, make_graph
 from .tables import ENDINGS, read_ogb, read_tables, table_in
@@ -106,8 +106,8 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
         nodes = nodes or table_in(path, "nodes")
         if nodes is None:
             raise InvalidFile(
-                f"Expected a table of nodes beside the edges in {edges.name} (got none). "
-                "Try nodes='nodes.csv'."
+                f"Expected a table of nodes beside the edges in {edges.name} (got none).",
+                advice=Argument("nodes", "nodes.csv"),
             )
         return read_tables(edges, nodes, label)
     if path.is_dir() and table_in(path / "raw", "edge") is not None:
@@ -159,7 +159,7 @@ def _named(arrays: dict[str, Any], name: str) -> dict[str, Any]:
             f"Expected features x, or x_row, x_col, x_val and x_shape, in {name} (got neither)."
         )
     for words in {"classes", "names"} & set(content):
-        content[words] = [str(word) for word in content[words]]
+        content[words] = [str(word) for word in np.ravel(content[words])]
     return content
 
 

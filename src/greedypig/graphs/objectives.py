@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, did_you_mean
+from ..core.errors import Argument, InvalidInput, did_you_mean
 from ..core.numbers import whole
 from ..core.registry import EDGES, OBJECTIVES, serving
 from ..core.two_sided import one_side, title
@@ -38,9 +38,10 @@ class NodeTarget:
         objective = "log-probability" if objective is None else objective
         if not callable(objective) and objective not in NAMES:
             raise InvalidInput(
-                f"Expected objective to be one of {', '.join(NAMES)}, or a callable from "
-                f"logits to a number (got {objective!r})."
-                f"{did_you_mean(str(objective), NAMES)}"
+                "Expected ",
+                Argument("objective"),
+                f" to be one of {', '.join(NAMES)}, or a callable from logits to a number "
+                f"(got {objective!r}).{did_you_mean(str(objective), NAMES)}",
             )
         self.function: Callable[[Tensor], Any] | None = objective if callable(objective) else None
         self.name: str = "callable" if callable(objective) else objective
@@ -131,9 +132,8 @@ def _shape(value: Any) -> Any:
 def _class_index(target: Any, classes: int) -> int:
     index = whole(target)
     if type(index) is not int or not 0 <= index < classes:
-        raise InvalidInput(
-            f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
-        )
+        end = f" to be a class from 0 to {classes - 1} (got {target!r})."
+        raise InvalidInput("Expected ", Argument("target"), end)
     return index
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput
+from ..core.errors import Argument, InvalidInput
 from ..core.features import Groups
 from ..core.numbers import whole
 from ..core.objective import Objective, OwnGradient
@@ -81,8 +81,11 @@ class Surroundings:
         steps = depth if hops is None else hops
         if steps is None:
             raise InvalidInput(
-                "Expected hops, the number of layers that pass messages, for a model whose layers "
-                "are not PyG's (got None). Try hops=3."
+                "Expected ",
+                Argument("hops"),
+                ", the number of layers that pass messages, for a model whose layers are not "
+                "PyG's (got None).",
+                advice=Argument("hops", 3),
             )
         context = max(steps, depth or 0)
         around = self.cut(steps, context)

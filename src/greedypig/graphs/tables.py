@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, MissingPackage, first_line
+from ..core.errors import Argument, InvalidFile, MissingPackage, first_line
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".parquet")
 LABELS = ("label", "y", "class")
@@ -136,6 +136,9 @@ def _table(path: Path, words: int = 0) -> Any:
             "Expected the package pyarrow for tables of nodes and edges (it is not installed). "
             'Try pip install "greedypig[tables]", or a graph as .npz.'
         ) from error
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "nothing there"
+        raise InvalidFile(f"Expected a table at {path} (got {got}). Try its full path.")
     try:
         if path.suffix == ".parquet":
             table = parquet.read_table(path)
@@ -169,7 +172,8 @@ def _numbers(table: Any, names: Sequence[str], path: Path, kind: str = "float64"
         if not filled:
             raise InvalidFile(
                 f"Expected a number ({kind}) in every row of column {name!r} in {path.name} "
-                f"(got {table[name].type}). Try label= if it holds the classes."
+                f"(got {table[name].type}).",
+                advice=("Try ", Argument("label", name), " if it holds the classes."),
             )
     return np.stack(columns, 1)
 

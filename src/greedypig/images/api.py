@@ -140,7 +140,7 @@ def explain_photo(
                 "removed": shares if removing else {},
                 "nothing": _nothing(measured, photo, a, baseline),
                 "judge": judge_name,
-                "command": "",
+                "command": None,
             }
         )
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import GreedyPigError, InvalidInput, first_line
+from ..core.errors import Argument, GreedyPigError, InvalidInput, did_you_mean, first_line
 from ..tensors.targets import Target
 from .class_names import class_names
 from .networks import ImageModel, load
 from .networks.pictures import pillow, upright_rgb
+from .networks.pretrained import NAMES
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -48,13 +49,20 @@ def model_from(spec: str, *, outputs: str | None = None) -> ImageModel:
             f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
             f'Try "{":".join(spec.rsplit(".", 1))}".'
         )
+    if ":" not in spec and spec not in NAMES:
+        raise InvalidInput(
+            f"Expected one of {', '.join(NAMES)}, or a network of your own as "
+            f"package.module:factory (got {spec!r}).{did_you_mean(spec, NAMES)}",
+            argument="model",
+        )
     model = build(spec) if ":" in spec else load(spec)
     if not isinstance(model, ImageModel):
         return OwnModel(model, spec, outputs)
     if outputs not in (None, "logits"):
         raise InvalidInput(
-            f"Expected outputs for a network of your own (got {outputs!r} for {spec}, which gives "
-            "logits)."
+            "Expected ",
+            Argument("outputs"),
+            f" for a network of your own (got {outputs!r} for {spec}, which gives logits).",
         )
     return model.eval().requires_grad_(False)
 

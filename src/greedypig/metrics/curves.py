@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 from torch import Tensor
 
+from .. import types
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, NonFinite
 from ..core.layout import Layout
@@ -33,13 +34,13 @@ class CurveOptions(TypedDict, total=False):
     target: int | Sequence[int | None] | None
     """The class. None takes the explained one, else the model's prediction. For
     `information_curves_many` also a list with one class per example."""
-    baseline: Any
+    baseline: types.Baseline
     """What absent values look like, as in `gp.explain`. None takes the explained one. A list is
     averaged over."""
     points: int | Sequence[float]
     """How many equally spaced k from 0 to n, both included (default 100; at most n + 1), or a
     rising list of shares of n. A feature of several values is shown once k has room for all."""
-    judge: Callable[..., Any] | None
+    judge: types.Model | None
     """Another network, for a second opinion. It gets the same masks and the same class. Where both
     models know their preprocessing (`to_pixels`, `from_pixels`), each picture is converted; else
     the judge takes the same tensor. The loss is then against the judge's own output at the full
@@ -47,17 +48,17 @@ class CurveOptions(TypedDict, total=False):
     ranking: str | None
     """"order" of selection, "absolute" or "signed" scores. None takes "order" for greedy runs and
     permutations, "absolute" for one-shot methods, as the paper does."""
-    fixed: Any
+    fixed: types.Fixed | list[types.Fixed]
     """Inputs passed along, as in `gp.explain`. For `information_curves_many` also a list with one
     per example."""
     outputs: str | None
     """"logits", "probabilities" or "values", as in `gp.explain`."""
-    batch_size: int | Literal["auto"]
+    batch_size: types.BatchSize
     """Rows evaluated at once."""
 
 
 def softmax_information_curve(
-    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
+    model: types.Model, x: types.Inputs, a: types.Ranking, **options: Unpack[CurveOptions]
 ) -> Curve:
     """SIC: values_i = f_c(x_S), S the top k_i values of x, f the softmax of the model's logits.
 
@@ -68,7 +69,7 @@ def softmax_information_curve(
 
 
 def loss_information_curve(
-    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
+    model: types.Model, x: types.Inputs, a: types.Ranking, **options: Unpack[CurveOptions]
 ) -> Curve:
     """LIC: values_i = KL(f(x) ‖ f(x_S)) = Σ_c f_c(x) · log(f_c(x) / f_c(x_S)), in nats.
 
@@ -78,7 +79,7 @@ def loss_information_curve(
 
 
 def information_curves(
-    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
+    model: types.Model, x: types.Inputs, a: types.Ranking, **options: Unpack[CurveOptions]
 ) -> dict[str, Curve]:
     """The SIC and the LIC of one example, {"softmax": …, "loss": …}, from the same forward passes.
 
@@ -88,7 +89,9 @@ def information_curves(
     return _curves_of(model, x, a, ("softmax", "loss"), options)
 
 
-def insertion(model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]) -> Curve:
+def insertion(
+    model: types.Model, x: types.Inputs, a: types.Ranking, **options: Unpack[CurveOptions]
+) -> Curve:
     """RISE's insertion: the target's softmax as the top values come into a blurred picture.
 
     Higher is better. It is the SIC with baseline="blur", which hides detail without the sharp
@@ -97,7 +100,9 @@ def insertion(model: Callable[..., Any], x: Any, a: Any, **options: Unpack[Curve
     return _curves_of(model, x, a, ("insertion",), {"baseline": "blur", **options})["insertion"]
 
 
-def deletion(model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]) -> Curve:
+def deletion(
+    model: types.Model, x: types.Inputs, a: types.Ranking, **options: Unpack[CurveOptions]
+) -> Curve:
     """RISE's deletion: the target's softmax as the top values are replaced by the baseline.
 
     values_i = f_c(x without its top k_i values), from the full input to the baseline. Lower is
@@ -107,9 +112,9 @@ def deletion(model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveO
 
 
 def information_curves_many(
-    model: Callable[..., Any],
-    xs: Iterable[Any],
-    attributions: Iterable[Any],
+    model: types.Model,
+    xs: Iterable[types.Inputs],
+    attributions: Iterable[types.Ranking],
     **options: Unpack[CurveOptions],
 ) -> Iterator[dict[str, Curve]]:
     """`information_curves` for every example of an iterable, streamed in the order of xs."""
@@ -150,7 +155,11 @@ def counts_of(points: int | Sequence[float], n: int) -> tuple[int, ...]:
 
 
 def _curves_of(
-    model: Callable[..., Any], x: Any, a: Any, kinds: tuple[str, ...], options: CurveOptions
+    model: types.Model,
+    x: types.Inputs,
+    a: types.Ranking,
+    kinds: tuple[str, ...],
+    options: CurveOptions,
 ) -> dict[str, Curve]:
     given = options.get("target") is not None or _class_of(a) is not None
     return _curves(model, _network(model, options, given), x, a, kinds, **options)

@@ -9,18 +9,20 @@ cannot be won by a pattern that raises the probability anywhere in the picture.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
+from .. import types
 from ..core.errors import InvalidInput
 from ..core.layout import Layout
 from ..core.numbers import check_count
+from ..core.stopping import Stop
 from ..tensors.api import explain_many
 from ..tensors.inputs import Model
 from ..tensors.targets import Target
@@ -105,17 +107,28 @@ class PointingGame:
         )
 
 
+class Explaining(TypedDict, total=False):
+    """Further arguments of `gp.explain_many`."""
+
+    outputs: str | None
+    objective: types.ObjectiveLike
+    baseline: types.Baseline
+    features: types.FeaturesLike
+    stop: Stop | None
+    batch_size: types.BatchSize
+
+
 def pointing_game(
-    model: Callable[..., Any],
-    images: Any,
+    model: types.Model,
+    images: Tensor | Sequence[Tensor],
     targets: Sequence[int] | Tensor | None = None,
     *,
-    method: Any = None,
+    method: types.MethodLike | None = None,
     k: int = 15_000,
     grids: int = 25,
     ranking: str | None = None,
     seed: int = 0,
-    **options: Any,
+    **options: Unpack[Explaining],
 ) -> PointingGame:
     """Make grids of the most confident images, explain every class in each, and count hits.
 
@@ -131,13 +144,18 @@ def pointing_game(
     boards = make_grids(model, images, targets, grids=grids, outputs=outputs, seed=seed)
     pictures = (picture for picture in boards.pictures for _ in range(CELLS))
     classes = boards.classes.flatten().tolist()
-    options |= {"target": classes, "method": method, "seed": seed}
-    attributions = explain_many(model, pictures, **options)
+    attributions = explain_many(
+        model, pictures, target=classes, method=method, seed=seed, **options
+    )
     return pointing_score(boards, attributions, k=k, ranking=ranking)
 
 
 def pointing_score(
-    grids: Grids, attributions: Iterable[Any], *, k: int = 15_000, ranking: str | None = None
+    grids: Grids,
+    attributions: Iterable[types.Ranking],
+    *,
+    k: int = 15_000,
+    ranking: str | None = None,
 ) -> PointingGame:
     """The game's result for given explanations.
 
@@ -168,8 +186,8 @@ def pointing_score(
 
 
 def make_grids(
-    model: Callable[..., Any],
-    images: Any,
+    model: types.Model,
+    images: Tensor | Sequence[Tensor],
     targets: Sequence[int] | Tensor | None = None,
     *,
     grids: int = 25,

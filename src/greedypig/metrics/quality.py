@@ -23,6 +23,7 @@ from ..core.objective import Objective
 from ..core.scorers import MarginalGains
 from ..core.two_sided import as_objective
 from ..results.curve import Curve
+from ..types import Ranking, SetFunctionLike
 from .curves import counts_of
 from .ranking import feature_order, permutation
 
@@ -56,8 +57,8 @@ class Quality:
 
 
 def attribution_quality(
-    objective: Any,
-    a: Any,
+    objective: SetFunctionLike,
+    a: Ranking,
     k: int,
     *,
     ranking: str | None = None,
@@ -94,7 +95,11 @@ def attribution_quality(
 
 
 def quality_curve(
-    objective: Any, a: Any, *, ranking: str | None = None, points: int | Sequence[float] = 100
+    objective: SetFunctionLike,
+    a: Ranking,
+    *,
+    ranking: str | None = None,
+    points: int | Sequence[float] = 100,
 ) -> Curve:
     """Attribution quality without reference to k: the curve of G({r_1, …, r_k}) over k.
 

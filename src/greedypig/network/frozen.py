@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from types import MethodType
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, InvalidType
 from .randomness import Forked
 from .reach import all_modules, module_of, modules_behind, reachable
 
@@ -124,6 +125,7 @@ class Frozen:
 
 def freeze(model: Callable[..., Any]) -> Frozen:
     """A stand-in for `model` that computes exactly the same."""
+    _check_callable(model)
     module, held = module_of(model), modules_behind(model)
     _check_parameters(held)
     if module is not None and not isinstance(module, torch.jit.ScriptModule):
@@ -135,6 +137,29 @@ def freeze(model: Callable[..., Any]) -> Frozen:
             call = twin if model is module else MethodType(model.__func__, twin)  # type: ignore[attr-defined]
             return Frozen(call, twin, held=tuple(m for m in held if m is not module))
     return Frozen(model, module, held=tuple(held))
+
+
+def _check_callable(model: Any) -> None:
+    """Refuse what is no model, and say what was meant."""
+    name = type(model).__name__
+    if isinstance(model, type):
+        raise InvalidType(
+            f"Expected a model that can be called (got the class {model.__name__}).",
+            argument="model",
+            advice=f"Try an instance, {model.__name__}(…).",
+        )
+    if callable(model):
+        return
+    advice = "Try a torch.nn.Module, or a function from a batch to one row of outputs each."
+    if isinstance(model, Tensor):
+        advice = "Try the model first, then the input."
+    elif isinstance(model, Mapping):
+        advice = "Try module.load_state_dict(state) on a torch.nn.Module, and that module."
+    elif isinstance(model, str | PathLike):
+        advice = "Try the torch.nn.Module itself, with its weights loaded."
+    raise InvalidType(
+        f"Expected a model that can be called (got {name}).", argument="model", advice=advice
+    )
 
 
 def _check_parameters(modules: Iterable[nn.Module]) -> None:

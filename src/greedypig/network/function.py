@@ -35,9 +35,11 @@ def objective(
     elif not dtype.is_floating_point:
         raise InvalidType(f"Expected a floating-point dtype (got {dtype}).")
     start = torch.zeros(1, 1, n, dtype=dtype, device=device)
-    return Objective(
+    made = Objective(
         lambda points, _: forked(points), start, torch.ones_like(start), batch_size=batch_size
     )
+    made.origin = g
+    return made
 
 
 def _fitting_dtype(g: Callable[[Tensor], Tensor], mask: Tensor) -> torch.dtype:

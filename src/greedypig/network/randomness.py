@@ -13,12 +13,13 @@ from threading import RLock
 from typing import Any, TypeVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..compat import TorchDispatchMode, argument_names, private
 
 T = TypeVar("T")
 _LIKE = {"rand_like": "uniform_", "randn_like": "normal_", "randint_like": "random_"}
 """Operations that take no generator in older versions of torch, and how to do the same with one."""
-_push, _pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack
+_push, _pop = private("torch")
 _one_reader = RLock()
 """Two threads that read the global generator's state at once can block each other for ever: torch
 holds the generator's mutex while it makes the tensor of the state, which may let go of the GIL."""
@@ -89,11 +90,9 @@ def _with_generator(func: Any) -> Any:
 
     Those without are of other devices, or are made of operations that do take one.
     """
-    names = {a.name for a in func._schema.arguments} | {"generator"}
+    names = argument_names(func) | {"generator"}
     overloads = (getattr(func.overloadpacket, name) for name in func.overloadpacket.overloads())
-    return next(
-        (f for f in (func, *overloads) if {a.name for a in f._schema.arguments} == names), None
-    )
+    return next((f for f in (func, *overloads) if argument_names(f) == names), None)
 
 
 class Forked:

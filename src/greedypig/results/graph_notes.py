@@ -248,16 +248,16 @@ class Explained:
         part = f"{len(self.edges)} of the {self.around:,} edges around the node"
         return f"{part} give {self.label} with {self.values[-1]:.3f} (all edges {whole})."
 
-    def cautions(self) -> list[str]:
-        """Why the result is to be doubted."""
-        more = self.excess()
+    def cautions(self, likelihood: str = f"objective={LIKELIHOOD!r}") -> list[str]:
+        """Why the result is to be doubted; likelihood: how the other objective is asked for."""
+        more = self.excess(likelihood)
         return [] if more is None else [more.sentence]
 
     def class_name(self, node: DrawnNode) -> str:
         """The class of a node in words."""
         return "class not known" if node.kind is None else self.classes[node.kind]
 
-    def excess(self) -> Excess | None:
+    def excess(self, likelihood: str = "") -> Excess | None:
         """The fewest edges that give a much higher probability than all edges; None if none do."""
         values = (self.alone, *self.values) if self.values else ()
         above = [i for i, value in enumerate(values) if value > self.full + MUCH]
@@ -265,7 +265,7 @@ class Explained:
             return None
         first, advice = above[0], ""
         if self.objective != LIKELIHOOD:
-            advice = f"Use objective={LIKELIHOOD!r} to match the probabilities with all edges."
+            advice = f"Use {likelihood} to match the probabilities with all edges."
         part = "The first edge" if first == 1 else f"The first {first} edges"
         if first == 0:
             part = "The node alone"

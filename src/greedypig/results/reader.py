@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from itertools import repeat
-from math import isfinite
+from sys import float_info
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..core.errors import InvalidInput
 
 T = TypeVar("T")
-NAMES = {float: "a finite number", int: "a whole number", str: "text"}
+NAMES = {float: "a finite number", int: "a whole number", str: "text", bool: "true or false"}
 
 
 def read(kind: type[T], value: Any, where: str) -> T:
@@ -28,7 +28,7 @@ def read(kind: type[T], value: Any, where: str) -> T:
 def _read(kind: Any, value: Any, where: str) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # Only "… or None".
-        return None if value in (None, "") else _read(inner[0], value, where)
+        return None if value is None else _read(inner[0], value, where)
     if origin is tuple:
         return _items(inner, value, where)
     if origin is not None:
@@ -37,7 +37,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return kind.from_dict(value, where)
     if is_dataclass(kind):
         return _record(kind, value, where)
-    if kind is float and type(value) in (int, float) and isfinite(value):
+    # JSON holds whole numbers of any size; a float that is as large is infinite.
+    if kind is float and type(value) in (int, float) and abs(value) <= float_info.max:
         return float(value)
     if kind is not float and type(value) is kind:
         return value

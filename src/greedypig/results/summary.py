@@ -155,6 +155,13 @@ def summary(results: Iterable[Attribution]) -> Summary:
     """
     if isinstance(results, Mapping):
         raise InvalidType("Expected a list of results (got a mapping). Try gp.comparison.")
+    if not isinstance(results, Iterable):
+        raise InvalidType(
+            f"Expected a list of results, or what gp.explain_many gives (got "
+            f"{type(results).__name__}).",
+            argument="results",
+            advice="Try gp.summary([a]) for a single one.",
+        )
     return Summary(tuple(_checked(a) for a in results))
 
 

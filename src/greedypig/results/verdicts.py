@@ -13,7 +13,7 @@ from .table_notes import ColumnNotes
 from .text_notes import TextNotes
 from .wording import chance, higher, short_percent, shown
 
-JUDGE = "a second network"
+JUDGE, LIKELIHOOD = "a second network", 'objective="log-likelihood"'
 KINDS = (Compression, Explained, ColumnNotes, TextNotes)
 """Notes that answer for themselves, by `answer` and `cautions`; all others are photos' or rows'."""
 
@@ -184,7 +184,7 @@ def second_opinion(notes: Notes) -> str | None:
     return f"As a second opinion, {judge} gives the same features {value:.3f}{beside}."
 
 
-def advice(notes: Notes, judge: str = JUDGE) -> str:
+def advice(notes: Notes, judge: str = JUDGE, likelihood: str = LIKELIHOOD) -> str:
     """What to do about a part that gives a higher probability; "" where all has been done, and for
     tables, graphs and set functions.
 
@@ -194,7 +194,7 @@ def advice(notes: Notes, judge: str = JUDGE) -> str:
         return ""
     ways, whole = [], "photo" if notes.kind == "image" else "input"
     if notes.advises_log_likelihood:
-        ways.append(f"""use objective="log-likelihood" to match the {whole}'s own prediction""")
+        ways.append(f"use {likelihood} to match the {whole}'s own prediction")
     if SECOND not in notes.curves:
         ways.append(f"check with {judge}")
     text = ", or ".join(ways)

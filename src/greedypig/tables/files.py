@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from io import StringIO, TextIOWrapper
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,6 +47,10 @@ INDEX = re.compile(r"__index_level_\d+__")
 """The unnamed index that pandas writes."""
 BLOCK = 1 << 23
 """Bytes of text that become one piece, about."""
+HEAD = 1 << 16
+"""Characters in which the first line is looked for separators."""
+QUOTED = re.compile(r'(?<![^,\t;|\r\n])"(?:[^"]|"")*"')
+"""A field in quotes, which may hold separators and ends of lines."""
 CRITEO = ("label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27)))
 """The columns of Criteo's files, which carry no names."""
 
@@ -79,10 +84,10 @@ class TableFile:
     """One file of a table: its columns, and its pieces."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.separator, self.is_criteo = path, ",", False
+        self.path, self.separator, self.is_criteo, self.head_lines = path, ",", False, 0
         if path.stat().st_size == 0:
             raise InvalidFile(
-                f"Expected a table in {path} (got an empty file). Try leaving it out."
+                f"Expected a table in {path} (got an empty file). Try writing it again."
             )
         with self._checked():
             schema = self._schema()
@@ -104,16 +109,34 @@ class TableFile:
         if name.endswith(ARROW):
             return arrow("ipc").open_file(pa.memory_map(fspath(self.path))).schema
         opened = gzip.open if name.endswith(".gz") else open
-        with opened(self.path, "rb") as file:
-            line = file.readline(BLOCK).removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").decode()
+        with opened(self.path, "rb") as file, TextIOWrapper(file, "utf-8-sig", newline="") as text:
+            start = text.read(BLOCK)
+        line, *_ = re.split("[\r\n]", QUOTED.sub("", start[:HEAD]).lstrip("\r\n"), maxsplit=1)
         fields = line.split("\t")
         self.is_criteo = len(fields) == len(CRITEO) and fields[0] in ("0", "1")
         signs = "\t" if self.is_criteo or ".tsv" in name else ",\t;|"
         self.separator = next((sign for sign in signs if sign in line), ",")
-        fields = [f.strip() for f in next(csv.reader([line], delimiter=self.separator), [])]
-        names = CRITEO if self.is_criteo else fields
+        names = list(CRITEO) if self.is_criteo else self._names(start)
         # All columns are text: a survey of all rows decides which are numbers.
         return pa.schema([(n, pa.string()) for n in names])
+
+    def _names(self, start: str) -> list[str]:
+        """The names in the first line that is not empty; in quotes it may be several lines."""
+        reader = csv.reader(StringIO(start, newline=""), delimiter=self.separator, strict=True)
+        try:
+            names = next((fields for fields in reader if fields), [])
+        except csv.Error as error:
+            raise InvalidFile(
+                f"Expected a line of column names in {self.path} (got one that cannot be read: "
+                f"{error}). Try correcting its quotation marks."
+            ) from error
+        if not names:
+            raise InvalidFile(
+                f"Expected a line of column names in {self.path} (got none). "
+                "Try writing the table again."
+            )
+        self.head_lines = reader.line_num
+        return [re.sub(r"\s*[\r\n]\s*", " ", name.strip()) for name in names]
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -124,7 +147,7 @@ class TableFile:
             raise
         except UnicodeDecodeError as error:
             raise InvalidFile(
-                f"Expected text in UTF-8 in {self.path} (got other bytes). Try converting it."
+                f"Expected text in UTF-8 in {self.path} (got other bytes). Try saving it as UTF-8."
             ) from error
         except (arrow().ArrowException, OSError, EOFError, zlib.error) as error:
             raise InvalidFile(
@@ -177,9 +200,7 @@ class TableFile:
 
     def _text_batches(self) -> Iterator[Any]:
         pa, reader, names, quotes = arrow(), arrow("csv"), list(self.stored), not self.is_criteo
-        read = reader.ReadOptions(
-            column_names=names, skip_rows=int(not self.is_criteo), block_size=BLOCK
-        )
+        read = reader.ReadOptions(column_names=names, skip_rows=self.head_lines, block_size=BLOCK)
         parse = reader.ParseOptions(
             delimiter=self.separator,
             newlines_in_values=quotes,
@@ -194,7 +215,8 @@ class TableFile:
         try:
             yield from reader.open_csv(self.path, read, parse, convert)
         except pa.ArrowInvalid as error:
-            if "Empty CSV" not in str(error):
+            # The second is said of a line of names without an end.
+            if not re.search("Empty CSV|Could not skip initial", str(error)):
                 raise InvalidFile(
                     f"Expected lines of {len(names)} columns in {self.path} (got "
                     f"{first_line(error)}). Try correcting the file."

@@ -7,13 +7,13 @@ that uses it. As a surrogate for subsets see Covert et al. 2021, "Explaining by 
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from torch import nn
 
 from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.numbers import check_between, check_count, whole
+from ..types import Baseline
 from . import losses
 from .baseline import CONDITIONAL, set_baseline
 from .distributed import ALONE
@@ -26,14 +26,14 @@ SAMPLE = 16
 
 def mask_finetune(
     model: nn.Module,
-    batches: Any,
+    batches: object,
     *,
     steps: int = 200,
-    loss: Any = "binary-cross-entropy",
+    loss: losses.LossLike = "binary-cross-entropy",
     outputs: str = "logits",
     lr: float = 1e-3,
     whole_rows: float = 0.25,
-    baseline: Any = "zero",
+    baseline: Baseline = "zero",
     seed: int = 0,
 ) -> nn.Module:
     """A copy of the model, trained for `steps` batches on rows with random columns absent.

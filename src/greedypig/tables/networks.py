@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, first_line
+from ..core.errors import InvalidInput, NotDifferentiable, first_line
 from ..core.objective import NO_GRADIENT
 from ..network.frozen import Frozen, freeze
 from ..network.reach import modules_behind
@@ -247,8 +247,6 @@ def network_for(
     names: Sequence[str] | None,
 ) -> Network:
     """The network of this model, decided from the model and one batch."""
-    if not callable(model):
-        raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen, example = freeze(model), feed.example
     table = Columns.of(example.features, partial(check_labels, loss_name)).named(names)
     rows = table.read(example)

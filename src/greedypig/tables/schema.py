@@ -208,8 +208,8 @@ def read_json(kind: type[Record], text: str) -> Record:
     """A dataclass that was written as JSON, checked."""
     try:
         return read(kind, json.loads(text), f"a {kind.__name__.lower()} of a table as JSON")
-    except ValueError as error:
-        raise InvalidFile(f"Expected a {kind.__name__} as JSON (got: {error})") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidFile(f"Expected a {kind.__name__} as JSON (got: {error}).") from error
 
 
 def _places(texts: Any, values: tuple[str, ...]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import Argument, GreedyPigWarning, InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.methods import Method, as_method
@@ -25,6 +25,7 @@ from ..core.objective import Objective
 from ..core.progress import Progress
 from ..core.question import Question, Record
 from ..core.registry import FEATURES, ROWS, serving
+from ..core.revisions import revisions_of
 from ..core.rules import rules_of
 from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables, versions
@@ -44,7 +45,7 @@ from ..types import (
     Target,
 )
 from . import baselines
-from .inputs import Example
+from .inputs import Example, check_examples, check_names, ids_like
 from .inputs import Model as ModelInputs
 from .methods import choose
 from .notes import notes_of
@@ -172,6 +173,7 @@ def explain_many(
         >>> [a.order.tolist() for a in gp.explain_many(lambda x: x.sum(1), xs)]
         [[1, 2, 0], [0, 1, 2]]
     """
+    check_examples(xs)
     # A list is one per example; what else a caller may pass is the same for all.
     targets = target if isinstance(target, list | tuple | Tensor) else repeat(target)
     each_fixed = fixed if isinstance(fixed, list) else repeat(fixed)
@@ -264,7 +266,8 @@ class Many:
                 method,
                 **self.search,
                 checkpoint=file,
-                progress=lambda r, rounds: self.tell(first + len(group) * r / max(1, rounds or 1)),
+                # What is measured after the rounds counts as one more.
+                progress=lambda r, rounds: self.tell(first + len(group) * r / (1 + (rounds or 0))),
             )
         except Exception:
             if alone:
@@ -282,8 +285,8 @@ class Many:
         """How many examples like this share rounds: as many as fill a batch with their points."""
         job, stop = self.job, self.search["stop"]
         method = job.method_for(example)
-        alone = bool(rules_of(replace(stop, gradients=None)))
-        alone |= bool(method.revisions(self.search["k"], stop)) or stop.gain
+        alone = not all(rule.side_by_side for rule in rules_of(stop))
+        alone |= bool(method.revisions(self.search["k"], stop) + revisions_of(stop))
         # Whether views fit is decided for each picture.
         alone |= bool(job.by_name) and isinstance(method, SteadyPIG)
         read = getattr(job.features, "reads_input", False)
@@ -412,20 +415,24 @@ def check_not_flat(objective: Objective, problem: int, attribution: Attribution)
     moves = bool((objective.end[:, problem] != objective.start[:, problem]).any())
     full = attribution.full_value
     if full == float(attribution.values[0]) and moves:
+        argument = Argument("target"), ", ", Argument("objective"), " or ", Argument("baseline")
         raise InvalidInput(
             f"Expected an output{of} that depends on the features (got every gradient 0, and "
-            f"{full:g} with all features as with none). Try another target, objective or "
-            "baseline."
+            f"{full:g} with all features as with none).",
+            advice=("Try another ", *argument, "."),
         )
-    why = "the input is the baseline itself. Try another baseline"
+    why = "the input is the baseline itself"
+    advice: tuple[str | Argument, ...] = ("Try another ", Argument("baseline"), ".")
     if moves:
-        why = (
-            "the objective is flat where its gradient was taken. Try "
-            "objective='log-probability' or 'logit', or another baseline"
-        )
+        why = "the objective is flat where its gradient was taken"
+        objectives = Argument("objective", "log-probability"), " or 'logit'"
+        advice = ("Try ", *objectives, ", or another ", Argument("baseline"), ".")
     warnings.warn(
-        f"Every score of the first round{of} is exactly 0, and features come in the order of "
-        f"their indices: {why}.",
+        GreedyPigWarning(
+            f"Every score of the first round{of} is exactly 0, and features come in the order of "
+            f"their indices: {why}.",
+            advice=advice,
+        ),
         stacklevel=levels_to_caller(),
     )
 
@@ -452,7 +459,7 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
         )
     if spec.n != layout.n:
         raise InvalidInput(f"Expected features over {layout.n} values (got {spec.n}).")
-    return spec if names is None else spec.named(names)
+    return spec if names is None else spec.named(check_names(names))
 
 
 def _group_ids(spec: Any, layout: Layout) -> Tensor:
@@ -468,12 +475,5 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
         )
     parts = []
     for each, shape, name in zip(ids, layout.shapes, layout.names, strict=True):
-        tensor = torch.as_tensor(each)
-        try:
-            parts.append(torch.broadcast_to(tensor, shape).reshape(-1))
-        except RuntimeError:
-            raise InvalidInput(
-                f"Expected group ids shaped like input {name!r}, {shape} "
-                f"(got {tuple(tensor.shape)})."
-            ) from None
+        parts.append(ids_like(name, shape, each).reshape(-1))
     return torch.cat(parts)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean
 from ..core.layout import Layout, check_plain
 from ..core.registry import BASELINES, ROWS, serving
 
@@ -117,8 +117,9 @@ def named(name: str, x: Tensor, model: Any = None) -> Tensor:
     """The baseline called `name` for the example x; broadcasts to x's shape."""
     if name not in NAMES:
         raise InvalidInput(
-            f"Expected baseline to be one of {', '.join(NAMES)} (got {name!r})."
-            f"{did_you_mean(name, NAMES)}"
+            "Expected ",
+            Argument("baseline"),
+            f" to be one of {', '.join(NAMES)} (got {name!r}).{did_you_mean(name, NAMES)}",
         )
     if name == "zero":
         return torch.zeros((), dtype=x.dtype)
@@ -128,8 +129,9 @@ def named(name: str, x: Tensor, model: Any = None) -> Tensor:
         return x.mean(dim=tuple(range(1, x.dim())), keepdim=True) if x.dim() > 1 else x.mean()
     if x.dim() not in (2, 3):
         raise InvalidInput(
-            f"Expected a picture (channels, height, width) for baseline='blur' "
-            f"(got shape {tuple(x.shape)})."
+            "Expected a picture (channels, height, width) for ",
+            Argument("baseline", "blur"),
+            f" (got shape {tuple(x.shape)}).",
         )
     # Repeated edges keep the border from fading to black, which would look like a feature.
     return gaussian_blur(x, BLUR_SHARE * max(x.shape[-2:]), edge="repeat")

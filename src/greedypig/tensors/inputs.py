@@ -7,6 +7,7 @@ or several tensors by position or name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -14,8 +15,9 @@ from typing import Any, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
-from ..core.errors import GreedyPigError, InvalidInput, InvalidType, first_line
+from ..core.errors import GreedyPigError, InvalidInput, InvalidType, first_line, quoted
 from ..core.layout import Layout, check_plain
 from ..core.objective import Objective
 from ..core.two_sided import with_sides
@@ -107,8 +109,6 @@ class Model:
         *,
         batch_size: int | Literal["auto"] = "auto",
     ) -> None:
-        if not callable(model):
-            raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
         self.model, self.target, self.batch_size = model, target, batch_size
         self.plain = freeze(model)
         self.fast: Frozen | None = None
@@ -124,6 +124,12 @@ class Model:
         self, x: Any, *, target: int | None = None, fixed: Any = None, baseline: Any = None
     ) -> Example:
         """One input, checked, with the model's output for it."""
+        if isinstance(x, str):
+            raise InvalidType(
+                "Expected x as a tensor, or a tuple or dict of tensors (got a text).",
+                argument="x",
+                advice="Try gp.explain_text(model, text, tokenizer=…), or gp.explain_photo(path).",
+            )
         layout = Layout.of(x)
         tensors = [t.detach() for t in layout.tensors(x)]
         for name, tensor in zip(layout.names, tensors, strict=True):
@@ -278,5 +284,54 @@ def _check_input(name: str, tensor: Tensor) -> None:
         )
     if tensor.numel() == 0:
         raise InvalidInput(f"Expected a non-empty input {name!r} (got {tuple(tensor.shape)}).")
-    if not bool(torch.isfinite(tensor).all()):
-        raise InvalidInput(f"Expected a finite input {name!r} (got NaN or infinity).")
+    wrong = torch.nonzero(~torch.isfinite(tensor))
+    if len(wrong):
+        place = ", ".join(map(str, wrong[0].tolist()))
+        value = "NaN" if bool(tensor[tuple(wrong[0])].isnan()) else "infinity"
+        raise InvalidInput(
+            f"Expected a finite input {name!r} (got {value} at {name}[{place}], {len(wrong):,} of "
+            f"{tensor.numel():,} values are not finite).",
+            argument="x",
+            advice="Try filling what is missing, with the mean say, or x.nan_to_num().",
+        )
+
+
+def check_examples(xs: Any) -> None:
+    """Refuse what gives batches where `explain_many` takes one example after the other."""
+    if isinstance(xs, DataLoader) and xs.batch_sampler is not None:
+        raise InvalidType(
+            "Expected examples one by one (got a DataLoader, which gives batches).",
+            argument="xs",
+            advice="Try (x for x, _ in loader.dataset), or (x for batch in loader for x in batch).",
+        )
+
+
+def check_names(names: Sequence[str]) -> Sequence[str]:
+    """The names, all different: figures and frames tell features apart by them."""
+    twice = [name for name, times in Counter(map(str, names)).items() if times > 1]
+    if twice:
+        raise InvalidInput(
+            f"Expected a name of its own for every feature (got {quoted(twice)} more than once).",
+            argument="names",
+        )
+    return names
+
+
+def ids_like(name: str, shape: tuple[int, ...], ids: Any) -> Tensor:
+    """Group ids of an input, one for each of its values."""
+    try:
+        return torch.broadcast_to(torch.as_tensor(ids), shape)
+    except (TypeError, ValueError):
+        rows, *others = shape or (1,)
+        raise InvalidType(
+            f"Expected a tensor of group ids for input {name!r} (got {ids!r:.40}).",
+            argument="features",
+            advice=f"Try torch.arange({rows}).view{(rows, *(1 for _ in others))}, one for each of "
+            "its rows; names are for an input of one tensor.",
+        ) from None
+    except RuntimeError:
+        raise InvalidInput(
+            f"Expected group ids shaped like input {name!r}, {shape} "
+            f"(got {tuple(torch.as_tensor(ids).shape)}).",
+            argument="features",
+        ) from None

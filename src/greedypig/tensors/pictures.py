@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, MissingPackage
+from ..core.errors import Argument, InvalidInput, MissingPackage
 from ..core.features import Elements, Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.numbers import check_count, check_knobs
@@ -32,7 +32,7 @@ def elements(layout: Layout) -> Features:
 
 def pixels(layout: Layout) -> Features:
     """All channels of a place together."""
-    channels, height, width = picture_shape(layout, "features='pixels'")
+    channels, height, width = picture_shape(layout, Argument("features", "pixels"))
     return Groups(torch.arange(height * width).repeat(channels))
 
 
@@ -40,7 +40,9 @@ def tokens(layout: Layout) -> Features:
     """All values of a row of a (length, size) input together: a token's embedding."""
     if len(layout.shapes) != 1 or len(layout.shapes[0]) != 2:
         raise InvalidInput(
-            f"Expected one input (length, size) for features='tokens' (got {layout.shapes})."
+            "Expected one input (length, size) for ",
+            Argument("features", "tokens"),
+            f" (got {layout.shapes}).",
         )
     length, size = layout.shapes[0]
     return Groups(torch.arange(length).repeat_interleave(size))
@@ -133,11 +135,13 @@ def is_picture(layout: Layout) -> bool:
     return len(layout.shapes) == 1 and len(shape) == 3 and shape[0] in (1, 3)
 
 
-def picture_shape(layout: Layout, what: str) -> tuple[int, int, int]:
+def picture_shape(layout: Layout, what: str | Argument) -> tuple[int, int, int]:
     """(channels, height, width) of an input that is one picture; what: who asks."""
     if len(layout.shapes) != 1 or len(layout.shapes[0]) not in (2, 3):
         raise InvalidInput(
-            f"Expected one picture (channels, height, width) for {what} (got {layout.shapes})."
+            "Expected one picture (channels, height, width) for ",
+            what,
+            f" (got {layout.shapes}).",
         )
     shape = (1, *layout.shapes[0])[-3:]
     return shape[0], shape[1], shape[2]
@@ -164,10 +168,11 @@ class BlurIG(OneShot):
         mask = round.mask
         if objective.removes:
             raise InvalidInput(
-                "Expected an objective of what is present for method='blur-ig' (got "
-                "'counterfactual', whose path ends at the baseline)."
+                "Expected an objective of what is present for ",
+                Argument("method", self.name),
+                " (got 'counterfactual', whose path ends at the baseline).",
             )
-        shape = picture_shape(objective.layout, "method='blur-ig'")
+        shape = picture_shape(objective.layout, Argument("method", self.name))
         # In float64: the difference of two nearly equal pictures is divided by a small number.
         sharp = objective.end[0].double().view(-1, *shape)
         fixed = (mask != 0).view_as(sharp)

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import (
+    Argument,
+    GreedyPigWarning,
+    InvalidInput,
+    InvalidType,
+    did_you_mean,
+    listed,
+)
 from ..core.numbers import whole
 from ..core.registry import OBJECTIVES, ROWS, serving
 from ..core.two_sided import one_side, title
@@ -30,14 +37,21 @@ NAMES = serving(OBJECTIVES, ROWS)
 OF_CLASSES = tuple(name for name in NAMES if name not in (*OF_VALUES, "counterfactual"))
 """Objectives over classes; a single output is read as the logit of class 1."""
 OUTPUTS = ("logits", "probabilities", "values")
-UNSTATED = (
+UNSTATED = GreedyPigWarning(
     "The model's single output is read as a value, and the features are those that move it from "
     "the baseline's output to the input's. As a class logit it would be explained in the other "
-    "direction. Try outputs='logits' for a binary classifier, outputs='values' for a regression."
+    "direction.",
+    advice=(
+        "Try ",
+        Argument("outputs", "logits"),
+        " for a binary classifier, ",
+        Argument("outputs", "values"),
+        " for a regression.",
+    ),
 )
-PROBABILITIES = (
-    "The model's output looks like probabilities but is read as logits. "
-    "Try outputs='probabilities'."
+PROBABILITIES = GreedyPigWarning(
+    "The model's output looks like probabilities but is read as logits.",
+    advice=Argument("outputs", "probabilities"),
 )
 
 
@@ -97,9 +111,8 @@ class Target:
         self, objective: Any = None, outputs: str | None = None, *, class_given: bool = False
     ) -> None:
         if outputs is not None and outputs not in OUTPUTS:
-            raise InvalidInput(
-                f"Expected outputs to be 'logits', 'probabilities' or 'values' (got {outputs!r})."
-            )
+            end = f" to be 'logits', 'probabilities' or 'values' (got {outputs!r})."
+            raise InvalidInput("Expected ", Argument("outputs"), end)
         self.outputs = outputs
         objective, self.both = one_side(objective)
         self.chosen = objective is None
@@ -122,18 +135,35 @@ class Target:
             )
         elif self.name not in NAMES:
             raise InvalidInput(
-                f"Expected objective to be one of {', '.join(NAMES)}, or a callable from "
-                f"logits to one number per row (got {objective!r})."
-                f"{did_you_mean(self.name, NAMES)}"
+                "Expected ",
+                Argument("objective"),
+                f" to be one of {', '.join(NAMES)}, or a callable from logits to one number per "
+                f"row (got {objective!r}).{did_you_mean(self.name, NAMES)}",
             )
         of_classes = class_given or (not self.chosen and self.name in OF_CLASSES)
         of_values = self.name in OF_VALUES or outputs == "values"
         if of_classes and of_values and self.function is None:
             raise InvalidInput(
-                "Expected a target or an objective over classes, or else a value with "
-                f"outputs='values' or objective='increase' (got both: objective={objective!r}, "
-                f"outputs={outputs!r}{', a target' * class_given}). Try objective='logit' or "
-                "outputs='logits' for a class, objective='increase' or 'decrease' for a value."
+                "Expected ",
+                Argument("target"),
+                " or an objective over classes, or else a value with ",
+                Argument("outputs", "values"),
+                " or ",
+                Argument("objective", "increase"),
+                " (got both: ",
+                Argument("objective", objective),
+                ", ",
+                Argument("outputs", outputs),
+                f"{', a target' * class_given}).",
+                advice=(
+                    "Try ",
+                    Argument("objective", "logit"),
+                    " or ",
+                    Argument("outputs", "logits"),
+                    " for a class, ",
+                    Argument("objective", "increase"),
+                    " or 'decrease' for a value.",
+                ),
             )
         self.binary = self.function is None and not of_values and (of_classes or bool(outputs))
         """Is a single output read as the logit or probability of class 1?"""
@@ -185,9 +215,8 @@ class Target:
         self._check_classes(logits)
         target = int(logits.argmax()) if target is None else whole(target)
         if type(target) is not int or not 0 <= target < classes:
-            raise InvalidInput(
-                f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
-            )
+            end = f" to be a class from 0 to {classes - 1} (got {target!r})."
+            raise InvalidInput("Expected ", Argument("target"), end)
         rival = self.against
         if rival is not None and (not 0 <= rival < classes or rival == target):
             raise InvalidInput(
@@ -254,16 +283,25 @@ class Target:
     def _check_classes(self, logits: Tensor) -> None:
         """Refuse several outputs where one value is explained, and what is no probability."""
         if self.name in OF_VALUES or self.outputs == "values":
-            what = f"objective={self.name!r}" if self.name in OF_VALUES else "outputs='values'"
+            by_name = self.name in OF_VALUES
             raise InvalidInput(
-                f"Expected a model with a single output for {what} (got {len(logits)} outputs). "
-                "Try objective='logit' with target= for one of them."
+                "Expected a model with a single output for ",
+                Argument("objective", self.name) if by_name else Argument("outputs", "values"),
+                f" (got {len(logits)} outputs).",
+                advice=(
+                    "Try ",
+                    Argument("objective", "logit"),
+                    " with ",
+                    Argument("target"),
+                    " for one of them.",
+                ),
             )
         total = float(logits.exp().double().sum())
         if self.outputs == "probabilities" and abs(total - 1) > 1e-2:
             raise InvalidInput(
                 "Expected probabilities from 0 to 1 that sum to 1 over the classes (got a sum "
-                f"of {total:.3g}). Try outputs='logits', or 'values' for a regression."
+                f"of {total:.3g}).",
+                advice=("Try ", Argument("outputs", "logits"), ", or 'values' for a regression."),
             )
         if self.outputs != "probabilities" and look_like_probabilities(logits.unsqueeze(0)):
             warnings.warn(PROBABILITIES, stacklevel=levels_to_caller())
@@ -310,11 +348,14 @@ def levels_to_caller() -> int:
 def _find_tensor(output: Any) -> Tensor:
     """The scores inside what a model returned: a tensor, .logits, ['logits'] or the first item."""
     if isinstance(output, Mapping):
-        tensors = [v for v in output.values() if isinstance(v, Tensor)]
-        logits = output.get("logits", tensors[0] if len(tensors) == 1 else None)
+        tensors = {key: value for key, value in output.items() if isinstance(value, Tensor)}
+        first = next(iter(tensors), "logits")
+        logits = output.get("logits", tensors[first] if len(tensors) == 1 else None)
         if not isinstance(logits, Tensor):
             raise InvalidType(
-                f"Expected a dict with 'logits' or a single tensor (got keys {sorted(output)})."
+                "Expected the model to return a dict with 'logits' or a single tensor (got keys "
+                f"{listed([repr(key) for key in output])}).",
+                advice=f"Try lambda batch: model(batch)[{first!r}].",
             )
         return logits
     if isinstance(output, tuple | list) and output:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements
 from ..core.numbers import whole
 from ..core.question import Question, Record
@@ -41,6 +41,14 @@ TWINS, LARGEST = 3, 3
 """Features that are tried as twins of a selected one, and selected ones that they are tried for."""
 PART = 1 / 3
 """A source with this share of another one's effect repeats a part of it."""
+
+
+class TooManyTokens(InvalidInput):
+    """The text does not fit the model; `given` is "text", "context" or "chat"."""
+
+    def __init__(self, sentence: str, *, advice: str, given: str) -> None:
+        super().__init__(sentence, advice=advice)
+        self.given = given
 
 
 @advise
@@ -224,10 +232,9 @@ class TextProblem:
             names = [f"not {names[0]}", names[0]]
         if isinstance(target, str):
             if target not in names:
-                raise InvalidInput(
-                    f"Expected target to be one of {', '.join(names)} (got {target!r})."
-                    f"{did_you_mean(target, names)}"
-                )
+                end = f" to be one of {', '.join(names)} (got {target!r})."
+                near = did_you_mean(target, names)
+                raise InvalidInput("Expected ", Argument("target"), end, near)
             target = names.index(target)
         ids = self.prompt.ids(self.model).unsqueeze(0)
         with torch.no_grad():
@@ -237,9 +244,8 @@ class TextProblem:
             # Each label is a question of its own: is it there or not?
             column = int(output.argmax()) if target is None else whole(target)
             if type(column) is not int or not 0 <= column < len(names):
-                raise InvalidInput(
-                    f"Expected target to be a class from 0 to {len(names) - 1} (got {target!r})."
-                )
+                end = f" to be a class from 0 to {len(names) - 1} (got {target!r})."
+                raise InvalidInput("Expected ", Argument("target"), end)
             names, target = [f"not {names[column]}", names[column]], 1
         aim = OutputTarget(
             objective,
@@ -280,7 +286,8 @@ class TextProblem:
         raise InvalidInput(
             "Expected a model whose attention takes a mask of numbers for every pair of tokens "
             f"(got {self.model.name}, whose output is another with a mask that hides nothing, or "
-            "depends on tokens that are masked). Try absent='embedding'."
+            "depends on tokens that are masked).",
+            advice=Argument("absent", "embedding"),
         )
 
     def _turn(self) -> None:
@@ -304,8 +311,9 @@ class TextProblem:
         """What is measured of the log-probabilities of an answer's tokens."""
         if objective not in (None, "log-probability") and not callable(objective):
             raise InvalidInput(
-                "Expected objective to be 'log-probability' or a callable for a language model "
-                f"(got {objective!r})."
+                "Expected ",
+                Argument("objective"),
+                f" to be 'log-probability' or a callable for a language model (got {objective!r}).",
             )
         self.answer = said = answer_of(self.model, self.prompt, answer, part, LONGEST_ANSWER)
         self._check_length(len(said.ids))
@@ -342,9 +350,11 @@ class TextProblem:
         advice = {"context": "fewer or shorter documents", "chat": "fewer messages"}.get(
             self.prompt.given, "text=gp.truncate_text(model, text), which keeps whole sentences"
         )
-        raise InvalidInput(
+        raise TooManyTokens(
             f"Expected at most {limit:,} tokens, which {self.model.name} takes (got {count:,}). "
-            f"The first {fits:,} of {len(self.prompt.spans):,} {names} fit. Try {advice}."
+            f"The first {fits:,} of {len(self.prompt.spans):,} {names} fit.",
+            advice=f"Try {advice}.",
+            given=self.prompt.given,
         )
 
 
@@ -429,7 +439,7 @@ def twins_of(a: Attribution, problem: TextProblem, enough: int) -> list[tuple[in
     return twins
 
 
-def truncate_text(model: Any, text: str, *, tokenizer: Any = None) -> str:
+def truncate_text(model: object, text: str, *, tokenizer: object = None) -> str:
     """The text's first sentences that the model takes, as many as fit whole.
 
     What a language model is asked about it, and its answer, need room too.

@@ -17,7 +17,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, did_you_mean
+from ..compat import eager_attention
+from ..core.errors import Argument, InvalidInput, InvalidType, NotDifferentiable, did_you_mean
 from ..core.numbers import whole
 from ..core.objective import Objective
 from ..core.registry import BASELINES, TEXTS, serving
@@ -75,7 +76,8 @@ class TextObjective(Objective):
         if absent not in ABSENT:
             raise InvalidInput(
                 f"Expected absent to be one of {', '.join(ABSENT)} (got {absent!r})."
-                f"{did_you_mean(str(absent), ABSENT)}"
+                f"{did_you_mean(str(absent), ABSENT)}",
+                argument="absent",
             )
         self.model, self.prompt, self.answer, self.measure = model, prompt, answer, measure
         self.absent, self.causal = absent, causal
@@ -210,13 +212,8 @@ class TextObjective(Objective):
         one, or the last one of a causal model."""
         self.count_forwards(1)
         module = self.model.module
-        before = module.config._attn_implementation
-        module.set_attn_implementation("eager")
-        try:
-            with torch.no_grad():
-                layers = module(input_ids=self.ids.unsqueeze(0), output_attentions=True).attentions
-        finally:
-            module.set_attn_implementation(before)
+        with eager_attention(module), torch.no_grad():
+            layers = module(input_ids=self.ids.unsqueeze(0), output_attentions=True).attentions
         mean = torch.stack([layer[0].mean(0) for layer in layers]).mean(0)
         if self.answer is None:
             return self.summed(mean[-1 if self.causal else 0])
@@ -244,8 +241,10 @@ class TextObjective(Objective):
         token = getattr(tokenizer, f"{name}_token_id")
         if token is None:
             raise InvalidInput(
-                f"Expected a tokenizer with a {name} token for absent={self.absent!r} "
-                f"(got {type(tokenizer).__name__} without one). Try absent='mean-embedding'."
+                f"Expected a tokenizer with a {name} token for ",
+                Argument("absent", self.absent),
+                f" (got {type(tokenizer).__name__} without one).",
+                advice=Argument("absent", "mean-embedding"),
             )
         return self._embedded(torch.tensor(token, device=weight.device))
 
@@ -285,8 +284,10 @@ class TextObjective(Objective):
         """Outputs for texts that are really shorter, one after the other."""
         if gates.requires_grad:
             raise NotDifferentiable(
-                "Expected a method without gradients for absent='deleted' (got one with). Try "
-                "absent='masked', or method='leave-one-out'."
+                "Expected a method without gradients for ",
+                Argument("absent", "deleted"),
+                " (got one with).",
+                advice=("Try ", Argument("method", "leave-one-out"), "."),
             )
         rows = []
         for row in (gates > 0.5).tolist():
@@ -313,6 +314,19 @@ def keys_of(masks: Tensor) -> list[bytes]:
     return [mask.cpu().numpy().tobytes() for mask in masks]
 
 
+class NoSuchSentence(InvalidInput):
+    """An answer of `count` sentences has none of this number."""
+
+    def __init__(self, number: Any, count: int) -> None:
+        super().__init__(
+            "Expected ",
+            Argument("target"),
+            " to be a part of the answer, or the number of one of its sentences, from 0 to "
+            f"{count - 1} (got {number!r}).",
+        )
+        self.count = count
+
+
 def answer_of(model: TextModel, prompt: Prompt, text: str | None, part: Any, most: int) -> Answer:
     """The given answer, or what the model says, and the part of it that is explained.
 
@@ -333,7 +347,8 @@ def answer_of(model: TextModel, prompt: Prompt, text: str | None, part: Any, mos
         offsets = [(a - len(lead), b - len(lead)) for a, b in encoded["offset_mapping"]]
     if not text.strip() or not len(ids):
         raise InvalidInput(
-            "Expected an answer with at least one token (got an empty one). Try answer='…'."
+            "Expected an answer with at least one token (got an empty one).",
+            advice=Argument("answer", "…"),
         )
     begin, end = span = _part(text, part)
     explained = torch.tensor([a < end and b > begin for a, b in offsets])
@@ -347,14 +362,12 @@ def _part(text: str, part: Any) -> tuple[int, int]:
         start = text.find(part)
         if start >= 0 and part.strip():
             return start, start + len(part)
-        raise InvalidInput(f"Expected target to stand in the answer {text!r} (got {part!r}).")
+        stands = f" to stand in the answer {text!r} (got {part!r})."
+        raise InvalidInput("Expected ", Argument("target"), stands)
     spans, part = sentences(text), whole(part)
     if type(part) is int and 0 <= part < len(spans):
         return spans[part]
-    raise InvalidInput(
-        "Expected target to be a part of the answer, or the number of one of its sentences, from "
-        f"0 to {len(spans) - 1} (got {part!r})."
-    )
+    raise NoSuchSentence(part, len(spans))
 
 
 def generated(

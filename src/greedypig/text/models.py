@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..compat import attention_of
 from ..core.errors import InvalidInput, InvalidType, MissingPackage, did_you_mean, first_line
 from ..network.fingerprint import fingerprint
 from ..network.frozen import Frozen, freeze
@@ -131,7 +132,7 @@ def load(model: Any, tokenizer: Any = None) -> TextModel:
             "use_fast=True)."
         )
     _check_weights(model)
-    path = str(getattr(model.config, "_name_or_path", "") or "")
+    path = str(getattr(model.config, "name_or_path", "") or "")
     title = name or Path(path).name or type(model).__name__
     return TextModel(freeze(model), tokenizer, kind, title)
 
@@ -211,7 +212,7 @@ def _check_weights(model: Any) -> None:
             "Try loading the model with dtype=torch.float32 or torch.bfloat16, without "
             "quantization_config."
         )
-    used = getattr(model.config, "_attn_implementation", "eager")
+    used = attention_of(model.config)
     if used not in MASKS:
         raise InvalidInput(
             f"Expected attention by {' or '.join(MASKS)} (got {used!r}). "

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, did_you_mean, first_line
+from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean, first_line
 from ..core.numbers import whole as whole_number
 from ..core.registry import FEATURES, TEXTS, serving
 from .models import TextModel
@@ -178,8 +178,10 @@ def make_prompt(
             )
         if features in WHOLE and WHOLE[features].split()[-1] != given:
             raise InvalidInput(
-                f"Expected {WHOLE[features]} for features={features!r} (got {given}). "
-                "Try features='sentences'."
+                f"Expected {WHOLE[features]} for ",
+                Argument("features", features),
+                f" (got {given}).",
+                advice=Argument("features", "sentences"),
             )
         spans = pieces
         if features in SPLITS:

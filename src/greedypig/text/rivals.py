@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..core.errors import Argument, InvalidInput, InvalidType, MissingPackage
 from ..core.numbers import check_knobs
 from ..core.objective import Objective
 from ..core.rounds import Round
@@ -113,6 +113,7 @@ class CaptumLayerIG(OneShot):
             ids, start, n_steps=self.steps, internal_batch_size=max(2, text.rows)
         )
         objective.count_gradients(self.steps)
+        text.count_forwards(2)  # Captum evaluates both ends of the path.
         gains = text.summed(parts[0].sum(1).detach()).to(mask).unsqueeze(0) * (1 - mask)
         return -gains if text.removes else gains
 
@@ -185,8 +186,8 @@ def llm_scores(
     text = as_text(objective, name)
     if text.answer is None:
         raise InvalidInput(
-            f"Expected a language model for method {name!r} (got a classifier). "
-            "Try method='leave-one-out' or 'captum-layer-ig'."
+            f"Expected a language model for method {name!r} (got a classifier).",
+            advice=("Try ", Argument("method", "leave-one-out"), " or 'captum-layer-ig'."),
         )
     attr, prompt, model, calls = captum_attr(), text.prompt, text.model, 0
 
