@@ -77,16 +77,15 @@ def explain(parser: argparse.ArgumentParser) -> None:
 
 
 COMPARE = """\
-Explain photos by several methods and compare them: SIC AUC, the area under the curve of the
-probability with only the best features (higher is better); LIC AUC, the same for the distance from
-the whole photo's prediction (lower is better); gradients; seconds. Writes tables, a figure and a
-page.
+Compare methods on the same photos: SIC AUC, the area under the curve of the probability with only
+the best features (higher is better); LIC AUC, that of the distance from the whole photo's prediction
+(lower is better); gradients; seconds.
 
-With several photos both areas are of the median curve. One-shot methods rank features by absolute
-score, as in the paper. Method paper is Greedy PIG in the paper's setting (100 rounds of 20
-gradients, slow), regions is Greedy PIG on superpixels. With --budget every method takes about N
-gradients, by more or fewer rounds and steps; paper never takes more than its own. Every result is
-written too."""
+Tables, a figure, a page and every result are written. With several photos both areas are of the
+median curve. One-shot methods rank features by absolute score, as in the paper. Method paper is
+Greedy PIG in the paper's setting (100 rounds of 20 gradients, slow), regions is Greedy PIG on
+superpixels. With --budget every method takes about N gradients, by more or fewer rounds and steps;
+paper never takes more than its own."""
 COMPARE_EXAMPLES = """\
   greedypig compare photo.jpg
   greedypig compare holiday/ --judge mobilenet-v2 --out results
@@ -116,9 +115,15 @@ def _add_methods(
     read: Callable[[str], tuple[str, ...]],
 ) -> None:
     """The methods of a comparison. usual: those that run by default. read: the option's type."""
-    words = f"{', '.join(names)} (default: {','.join(usual)})"
+    words = f"{', '.join(names)} (default: {_default(names, usual)})"
     add = options.group(parser, "method").add_argument
     add("--methods", type=read, default=usual, metavar="A,B,…", help=words)
+
+
+def _default(names: Sequence[str], usual: Sequence[str]) -> str:
+    """The usual ones of these names, or all but the others."""
+    others = [name for name in names if name not in usual]
+    return f"all but {', '.join(others)}" if len(others) < len(usual) else ", ".join(usual)
 
 
 SELECT = """\
@@ -358,8 +363,8 @@ def explain_text(parser: argparse.ArgumentParser) -> None:
     add("--k", type=options.whole, metavar="N", help=words)
     add("--budget", type=options.whole, metavar="N", help="take at most N gradients")
     add("--compare", action="store_true", help="run several methods and compare them")
-    rest = [name for name in TEXT_METHODS if name not in serving(METHODS, TEXTS, compared=True)]
-    words = f"methods of --compare (default: all but {', '.join(rest)})"
+    usual = serving(METHODS, TEXTS, compared=True)
+    words = f"methods of --compare (default: {_default(TEXT_METHODS, usual)})"
     add("--methods", type=options.names_of(TEXT_METHODS), metavar="A,B,…", help=words)
     options.add_rounds(parser, TEXTS, "6", "4", "measured")
     add("--seed", type=options.seed, metavar="N", default=0, help="seed of everything random")

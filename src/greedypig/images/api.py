@@ -23,7 +23,7 @@ from ..core.attribution import Attribution, is_one_shot
 from ..core.carry_out import carry_out
 from ..core.layout import Layout
 from ..core.stopping import Stop
-from ..core.two_sided import one_side, two_sided
+from ..core.two_sided import one_side, title, two_sided
 from ..metrics.judges import check_judge
 from ..metrics.ranking import feature_order
 from ..results.picture import unranked
@@ -95,6 +95,7 @@ def explain_photo(
         >>> a.to_html("coffee.html")
     """
     network, name = _network(model)
+    named, both = one_side(objective)
     second, judge_name = (None, None) if judge is None else _network(judge)
     if second is not None and judge_name is not None:
         check_judge(name, network, judge_name, second)
@@ -133,7 +134,7 @@ def explain_photo(
                 "source": Path(source).name or "photo",
                 "model": name,
                 "baseline": ",".join(str(baselines.describe(one)) for one in several),
-                "objective": job.target.title,
+                "objective": title(named, both) if isinstance(named, str) else job.target.title,
                 "ranking": ranking if is_one_shot(a) else "order",
                 "curves": curves,
                 "kept": {} if removing else shares,
