@@ -1,7 +1,6 @@
 """`greedypig compress`: edges kept, judged, written, stopped and gone on with."""
 
 import csv
-import shlex
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 import greedypig as gp
 from greedypig.cli import graph_model
-from greedypig.cli.resumable import Session
 from greedypig.graphs import load_graph, load_model, make_graph, save_graph
 from greedypig.graphs.compression import Judge
 
@@ -154,38 +152,6 @@ def test_edge_lists_are_read(answer, graph, place):
     record = answer("compress", "edges.csv", "--nodes", "nodes.csv", "--label", "topic", *QUICK)
     assert record["graph"]["classes"] == 3
     assert any("drawn by seed 0" in note for note in record["graph"]["notes"])
-
-
-def stop_after(monkeypatch, method, rounds):
-    plain, left = Session.__call__, [1]
-
-    def interrupt(self, run):
-        plain(self, run)
-        own = run.settings[0]["method"] == method
-        if left[0] and own and len(run.state.picks) == rounds:
-            left[0] -= 1
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Session, "__call__", interrupt)
-
-
-@pytest.mark.parametrize(("method", "rounds"), [("greedy-pig", 2), ("ig", 0)])
-def test_a_stopped_run_goes_on_to_the_same_result(
-    call, answer, graph, place, monkeypatch, method, rounds
-):
-    whole = answer("compress", "graph.npz", *QUICK, "--out", "whole")
-    stop_after(monkeypatch, method, rounds)
-    code, out, err = call("compress", "graph.npz", *QUICK)
-    assert code == 1
-    assert out == ""
-    assert "Stopped at" in err
-    assert (place / "graph-compressed/methods/greedy-pig.partial.gpig").exists() == (rounds == 2)
-    words = shlex.split(" ".join(err.split()).split("Go on with: ")[1])
-    record = answer(*words[words.index("compress") :])
-    assert record["order"] == whole["order"]
-    assert record["gradients"] == whole["gradients"]
-    for name, row in whole["methods"].items():
-        assert record["methods"][name]["agreement"] == row["agreement"]
 
 
 def test_a_stopped_training_goes_on(call, answer, graph, place, monkeypatch):

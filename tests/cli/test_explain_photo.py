@@ -8,7 +8,7 @@ import torch
 
 import greedypig as gp
 from conftest import TINY
-from greedypig import report
+from greedypig import metrics, report
 from greedypig.images import model_from, open_photo
 from small_photos import environment
 
@@ -35,16 +35,19 @@ def test_images_networks_and_names_are_taken_as_they_are(place):
     assert by_file.about.model == TINY[1]
 
 
-def test_progress_gets_the_run_before_and_after_every_round(place):
+def test_progress_is_the_rounds_done_and_a_finished_result_is_found_again(place, monkeypatch):
     method, rounds = gp.GreedyPIG(rounds=3, steps=2), []
 
-    def progress(run):
-        rounds.append(len(run.state.picks))
+    def progress(done, total):
+        rounds.append((done, total))
 
-    a = gp.explain_photo("photo.png", TINY[1], method=method, progress=progress)
-    assert rounds == [0, 1, 2, 3]
-    again = gp.explain_photo("photo.png", TINY[1], method=method, resume=a)
-    assert again is a  # Nothing is measured anew.
+    ask = {"method": method, "checkpoint": "photo.gpig"}
+    a = gp.explain_photo("photo.png", TINY[1], **ask, progress=progress)
+    assert rounds == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    monkeypatch.setattr(metrics, "information_curves", None)  # Nothing is measured anew.
+    again = gp.explain_photo("photo.png", TINY[1], **ask)
+    assert again.about == a.about
+    assert torch.equal(again.order, a.order)
 
 
 def test_the_other_class_of_a_margin_may_be_named(place):

@@ -10,32 +10,12 @@ import pytest
 pytest.importorskip("transformers")
 
 import greedypig as gp
+from conftest import DOCUMENTS, TEXT
 from greedypig.cli import commands, compare_text_methods, explain_text
-from greedypig.cli.resumable import Session
-from greedypig.core.methods import as_method
+from greedypig.core.registry import METHODS, TEXTS, serving
 from greedypig.results.text_notes import TextNotes
-from text.tiny import model, tokenizer
 
-TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
-DOCUMENTS = {"cat.txt": "The cat is red .", "dog.md": "The dog is blue .", "film.txt": "A film ."}
 QUICK = ("--steps", "2", "--rounds", "3")
-
-
-@pytest.fixture
-def saved(place):
-    """Folders of a classifier and of a language model that chats, and a folder of documents."""
-    logging = pytest.importorskip("transformers").utils.logging
-    logging.disable_progress_bar()
-    for name, kind in {"classifier": "bert", "speaker": "llama"}.items():
-        model(kind).save_pretrained(place / name)
-        words = tokenizer(classifier=kind == "bert", chat=kind == "llama")
-        words.save_pretrained(place / name)
-    logging.enable_progress_bar()
-    (place / "docs").mkdir()
-    for name, text in DOCUMENTS.items():
-        (place / "docs" / name).write_text(text + "\n")
-    (place / "review.txt").write_text(TEXT)
-    return place
 
 
 CLASSIFIER = ("--model", "classifier")
@@ -171,41 +151,12 @@ def test_methods_are_compared_on_the_same_text(answer, call, saved):
 def test_captum_is_compared_where_it_is_installed(answer, saved):
     pytest.importorskip("captum")
     record = answer("explain-text", *ASKED, *SPEAKER, "--compare")
-    assert set(record["methods"]) == set(commands.TEXT_METHODS)
+    usual = serving(METHODS, TEXTS, compared=True)
+    assert tuple(record["methods"]) == usual
     whole = answer(
         "explain-text", "review.txt", *CLASSIFIER, "--compare", "--features", "sentences"
     )
-    assert set(commands.TEXT_METHODS) - set(whole["methods"]) == set(
-        compare_text_methods.FOR_ANSWERS
-    )
-
-
-def test_a_stopped_run_goes_on_to_the_same_result(call, answer, saved, monkeypatch):
-    words = ("explain-text", "review.txt", *CLASSIFIER, "--steps", "3", "--rounds", "4")
-    whole = answer(*words, "--out", "whole")
-    plain, left = Session.__call__, [1]
-
-    def interrupt(self, run):
-        plain(self, run)
-        if left[0] and len(run.state.picks) == 2:
-            left[0] -= 1
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Session, "__call__", interrupt)
-    code, out, err = call(*words)
-    assert (code, out) == (1, "")
-    assert "Stopped at review.txt." in err
-    assert "explain-text --resume review.txt" in err
-    assert (saved / "review.partial.gpig").exists()
-    again = answer(*words, "--resume")
-    assert again["order"] == whole["order"]
-    for name, values in whole["curve"].items():  # Sets may be measured in other batches.
-        assert again["curve"][name] == pytest.approx(values, rel=1e-6)
-    assert again["gradients"] == whole["gradients"]
-    assert not (saved / "review.partial.gpig").exists()
-    # A finished result is there at once.
-    monkeypatch.setattr("greedypig.text.api.verified", None)
-    assert answer(*words, "--resume")["order"] == whole["order"]
+    assert set(usual) - set(whole["methods"]) == set(compare_text_methods.FOR_ANSWERS)
 
 
 def test_the_page_comes_from_the_result_alone(call, saved):
@@ -275,17 +226,6 @@ def test_two_sided_objectives(answer, saved):
     ask = ("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences", "--objective")
     assert answer(*ask, "two-sided")["settings"]["objective"] == "two-sided softmax"
     assert answer(*ask, "two-sided:logit")["settings"]["objective"] == "two-sided logit"
-
-
-def test_names_in_the_help_are_those_of_the_library():
-    from greedypig.text import gates, pretrained, prompt
-    from greedypig.text.methods import FOR_TEXTS
-
-    assert {commands.LANGUAGE, commands.CLASSIFIER} == set(pretrained.NAMES)
-    assert set(commands.TEXT_FEATURES) == set(prompt.NAMES)
-    assert set(commands.TEXT_ABSENT) == set(gates.ABSENT)
-    assert all(as_method(name).name == name for name in commands.TEXT_METHODS)
-    assert (FOR_TEXTS.rounds, FOR_TEXTS.steps, FOR_TEXTS.schedule) == (6, 4, "measured")
 
 
 WRONG = {

@@ -18,7 +18,7 @@ import pytest
 
 import greedypig
 from conftest import TINY, environment, make_photo, program
-from greedypig.cli.commands import COMMANDS, EXACT, TEXT_METHODS
+from greedypig.cli.commands import COMMANDS, TEXT_METHODS
 from greedypig.cli.main import build_parser, main, module_of
 from greedypig.cli.terminal import Terminal, duration
 
@@ -100,21 +100,12 @@ def test_every_help_is_there_in_half_a_second_and_loads_no_command():
     assert not loaded & commands
 
 
-def test_names_in_helps_are_those_of_the_library():
-    from greedypig.cli import commands, options
-    from greedypig.core.methods import as_method
-    from greedypig.graphs import compression, objectives
+def test_helps_say_the_default_rounds():
     from greedypig.graphs.methods import FOR_EDGES, FOR_NODES
-    from greedypig.images.networks import pretrained
-    from greedypig.tensors import baselines, targets
+    from greedypig.text.methods import FOR_TEXTS
 
-    assert options.MODELS == pretrained.NAMES
-    assert options.OBJECTIVES == targets.NAMES
-    assert options.BASELINES == baselines.NAMES
-    assert all(as_method(name).name == name for name in options.METHODS)
-    assert tuple(compression.METHODS) == commands.EDGE_METHODS
-    assert {*commands.NODE_OBJECTIVES, "label-loss"} == set(objectives.OBJECTIVES)
-    assert (FOR_EDGES.rounds, FOR_EDGES.steps, FOR_NODES.steps) == (33, 3, 20)  # As helps say.
+    assert (FOR_EDGES.rounds, FOR_EDGES.steps, FOR_NODES.steps) == (33, 3, 20)
+    assert (FOR_TEXTS.rounds, FOR_TEXTS.steps, FOR_TEXTS.schedule) == (6, 4, "measured")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +179,7 @@ def test_a_misspelt_word_gets_the_nearest_one(call, words, near, program):
         (["explain-node", "g.npz"], "Expected --node (got nothing)."),
         (["report", "a.gpig", "--open=x"], "Expected no value after --open (got 'x')."),
         (["explain-text", "a", "--methods", "ig,randm"],
-         f"Expected --methods as names with commas, among {', '.join((*TEXT_METHODS, EXACT))} "
+         f"Expected --methods as names with commas, among {', '.join(TEXT_METHODS)} "
          "(got 'randm'). Did you mean 'random'?"),
     ],
 )  # fmt: skip

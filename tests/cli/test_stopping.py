@@ -1,7 +1,7 @@
 """Ctrl-C keeps what was done, says how to go on, and going on gives the same result."""
 
+import re
 import resource
-import shlex
 import signal
 import socket
 import subprocess
@@ -11,46 +11,82 @@ import pytest
 import torch
 
 import greedypig as gp
-from conftest import TINY, environment, make_photo
+from conftest import TINY, environment, make_photo, results, way_on
 from greedypig import metrics
 from greedypig.cli.resumable import Session
+from greedypig.core import run
 
 KNOBS = ("--rounds", "6", "--steps", "2")
 
 
-def stop_after(monkeypatch, rounds, sittings=1):
-    """Ctrl-C in a run's round, as often as said."""
-    left = [sittings]
+GCN = ("--hidden", "8", "--epochs", "15", "--steps", "2")
+STOPPED = {
+    "explain": (("photo.png", *TINY, *KNOBS), "photo", 3, "photo.png."),
+    "compare": (
+        ("photo.png", *TINY, "--methods", "ig,greedy-pig", "--budget", "8"),
+        *("greedy-pig", 2, "photo.png, greedy-pig after 1 of 2."),
+    ),
+    "compress": (
+        ("graph.npz", *GCN, "--rounds", "3", "--methods", "ig,greedy-pig,random"),
+        *("greedy-pig", 2, "Greedy PIG, after 1 method."),
+    ),
+    "explain-node": (
+        ("graph.npz", *GCN, "--node", "4", "--k", "6", "--draws", "2"),
+        *("node-4", 2, "node 4."),
+    ),
+    "explain-text": (
+        ("review.txt", "--model", "classifier", "--steps", "3", "--rounds", "4"),
+        *("review", 2, "review.txt."),
+    ),
+}
+"""The words of a command, where Ctrl-C comes: a result and its rounds, and what is said."""
+
+
+def stop_after(monkeypatch, rounds, stem="photo"):
+    """Ctrl-C once so many rounds of a result are done."""
     plain = Session.__call__
 
-    def interrupt(self, run):
-        plain(self, run)
-        if left[0] and len(run.state.picks) == rounds:
-            left[0] -= 1
+    def interrupt(self, done, total):
+        plain(self, done, total)
+        if done == rounds and self.result.stem == stem:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Session, "__call__", interrupt)
 
 
-def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypatch):
-    whole = answer("explain", "photo.png", *TINY, *KNOBS, "--out", "whole")
-    stop_after(monkeypatch, 3)
-    code, out, err = call("explain", "photo.png", *TINY, *KNOBS)
-    assert code == 1
-    assert out == ""
-    assert "Stopped at photo.png" in err
-    hint = " ".join(err.split()).split("Go on with: ")[1]
-    words = shlex.split(hint)
-    assert words[-len(KNOBS) :] == list(KNOBS)
-    assert len(gp.load(place / "photo.partial.gpig").picks) == 3
-    assert not (place / "photo.gpig").exists()
+@pytest.mark.usefixtures("graph", "quick_figures")
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_stopped_command_goes_on_to_the_same_files(
+    call, answer, request, place, monkeypatch, name
+):
+    words, stem, rounds, said = STOPPED[name]
+    if name == "explain-text":
+        request.getfixturevalue("saved")
+    answer(name, *words, "--out", "whole")
+    with monkeypatch.context() as m:
+        m.setattr(sys, "argv", ["greedypig"])
+        stop_after(m, rounds, stem)
+        code, out, err = call(name, *words, "--out", "out")
+    assert (code, out) == (1, "")
+    assert f"Stopped at {said}" in " ".join(err.split())
+    (partial,) = (place / "out").rglob("*.partial.gpig")
+    assert (partial.name, len(gp.load(partial).picks)) == (f"{stem}.partial.gpig", rounds)
 
-    words = words[words.index("explain") :]
-    record = answer(*words)
-    assert record["order"] == whole["order"]
-    assert record["gradients"] == whole["gradients"]
-    assert record["curve"] == whole["curve"]
-    assert not (place / "photo.partial.gpig").exists()
+    before = partial.read_bytes()
+    code, _, other = call(name, "--resume", *words, "--out", "out", "--seed", "5")
+    assert code == 2
+    assert re.search(r"of the saved run.* Try the options of the stopped run, or no --resume\.",
+                     " ".join(other.split()))  # fmt: skip
+    assert partial.read_bytes() == before
+
+    answer(*way_on(err))
+    assert not partial.exists()
+    assert results(place / "out") == results(place / "whole")
+
+    if name != "explain-node":  # Its random subgraphs are drawn again.
+        monkeypatch.setattr(run, "next_round", None)
+    answer(*way_on(err))
+    assert results(place / "out") == results(place / "whole")
 
 
 def test_ctrl_c_before_the_first_round_keeps_nothing(call, place, monkeypatch):
@@ -83,7 +119,6 @@ def test_ctrl_c_during_the_curves_keeps_the_explanation(call, answer, place, mon
 
 def test_photos_that_are_done_are_not_done_again(call, answers, place, monkeypatch):
     make_photo(place / "second.png", (30, 200, 40))
-    stop_after(monkeypatch, 2, sittings=0)
     first = answers("explain", "photo.png", "second.png", *TINY, *KNOBS)
     before = (place / "photo.gpig").read_bytes()
 
@@ -94,14 +129,6 @@ def test_photos_that_are_done_are_not_done_again(call, answers, place, monkeypat
     again = answers("explain", "--resume", "photo.png", "second.png", *TINY, *KNOBS)
     assert [r["order"] for r in again] == [r["order"] for r in first]
     assert (place / "photo.gpig").read_bytes() == before
-
-
-def test_other_settings_are_not_mixed(call, monkeypatch):
-    stop_after(monkeypatch, 3)
-    call("explain", "photo.png", *TINY, *KNOBS)
-    code, _, err = call("explain", "--resume", "photo.png", *TINY, "--rounds", "5")
-    assert code == 2
-    assert "no --resume" in err
 
 
 def test_a_judge_may_be_asked_later(call, answer):

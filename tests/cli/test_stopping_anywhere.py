@@ -4,7 +4,6 @@ import inspect
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 import greedypig as gp
 import reproduction
-from conftest import TINY, make_photo
+from conftest import TINY, make_photo, results, way_on
 from greedypig.cli import main as program
 from greedypig.cli.commands import COMMANDS
 from greedypig.cli.explain import Question
@@ -35,6 +34,7 @@ WORDS = {
                "--methods", "ig,random"),
     "compress": ("compress", *GRAPH, "--rounds", "3", "--methods", "greedy-pig,random"),
     "explain-node": ("explain-node", *GRAPH, "--node", "3", "--k", "4", "--draws", "2"),
+    "explain-text": ("explain-text", "review.txt", "--model", "classifier", "--steps", "2"),
     "reproduce": ("reproduce", "sic", *TINY, "--photos", "photo.png", "second.png", "--budget",
                   "4", "--methods", "ig,random", "--judge", "none"),
 }  # fmt: skip
@@ -69,22 +69,6 @@ def interrupted(monkeypatch, name, at):
     return calls
 
 
-MESSAGE = re.compile(r"error: Stopped\b.*?(Go on|Start again) with:\n  (.*)\n$", re.DOTALL)
-
-
-def way_on(err):
-    """The words of the command that a stopped one gives."""
-    message = MESSAGE.search(err)
-    assert message is not None, err
-    how, command = message.groups()
-    words = shlex.split(command)
-    if words[:3] == ["python", "-m", "reproduction"]:
-        words[:3] = ["greedypig", "reproduce"]  # As `call` names it.
-    assert words[0] == "greedypig"
-    assert (how == "Go on") == (words[2] == "--resume"), err
-    return words[1:]
-
-
 @pytest.fixture(autouse=True)
 def started_as_greedypig(monkeypatch):
     """The printed command begins with the program's name, which follows from how it was started."""
@@ -92,7 +76,7 @@ def started_as_greedypig(monkeypatch):
 
 
 @pytest.fixture
-def inputs(place, graph, quick_figures):
+def inputs(place, graph, saved, quick_figures):
     make_photo(place / "second.png", (30, 200, 40))
     rows = [f"{i % 7},{(5 * i) % 11},{int(i % 7 > 3)}" for i in range(200)]
     (place / "t.csv").write_text("\n".join(["a,b,y", *rows]))
@@ -113,7 +97,7 @@ def test_a_command_stopped_anywhere_says_how_to_go_on_to_the_same_answer(
     call, answers, inputs, monkeypatch, name
 ):  # fmt: skip
     words = WORDS[name]
-    whole = essence(answers(*words, "--out", "out"))
+    whole, files = essence(answers(*words, "--out", "out")), results(Path("out"))
     with monkeypatch.context() as m:
         calls = interrupted(m, name, 0)
         assert call(*words, "--out", "out")[0] == 0
@@ -124,6 +108,7 @@ def test_a_command_stopped_anywhere_says_how_to_go_on_to_the_same_answer(
             code, _, err = call(*words, "--out", "out")
         assert code == 1
         assert essence(answers(*way_on(err))) == whole
+        assert results(Path("out")) == files
 
 
 def test_a_page_that_was_stopped_starts_again(call, answer, monkeypatch):

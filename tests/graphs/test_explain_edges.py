@@ -6,7 +6,9 @@ from torch import nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.graphs.edges import DegreeSampler, read_graph
+from greedypig.core import carry_out
+from greedypig.core.errors import OtherQuestion
+from greedypig.graphs.edges import read_graph
 from greedypig.models import GCN
 from made_graphs import Undeclared, both_ways, features, random_graph, real, seeded
 
@@ -157,12 +159,11 @@ def test_samplers_follow_the_seed(method):
     assert not torch.equal(one, other)
 
 
-def test_DegreeSampler_draws_by_one_over_the_root_of_both_degrees():
+def test_degree_draws_by_one_over_the_root_of_both_degrees():
     # A star of 9 and a pair of its own: the pair has weight 1, each spoke 1/3.
-    edges = both_ways([(0, i) for i in range(1, 10)] + [(10, 11)])
-    sampler = DegreeSampler(read_graph(features(12), edges))
-    nothing = gp.objective(lambda masks: masks.sum(1), 10)
-    first = [int(gp.maximize(nothing, sampler, seed=s).order[0]) for s in range(400)]
+    edges, x = both_ways([(0, i) for i in range(1, 10)] + [(10, 11)]), torch.ones(12, 2).double()
+    ask = {"method": "degree", "objective": linear_value}
+    first = [int(gp.explain_edges(Plain(), x, edges, **ask, seed=s).order[0]) for s in range(400)]
     share = sum(u == 9 for u in first) / len(first)
     assert share == pytest.approx(1 / (1 + 9 / 3), abs=0.07)  # Three standard errors.
 
@@ -318,26 +319,28 @@ def test_mistakes_are_named(change, error, words):
         gp.explain_edges(**change(asked))
 
 
-def test_a_run_is_resumed_to_the_bit_and_only_with_its_own_graph(tmp_path):
+def test_a_run_goes_on_to_the_bit_and_only_with_its_own_graph(tmp_path):
     edges, weight = random_graph(60, 200)
-    model, x = seeded(GCN, 5, 3, 8), features(60)
+    model, x, file = seeded(GCN, 5, 3, 8), features(60), tmp_path / "run.gpig"
     whole = gp.explain_edges(model, x, edges, weight)
-    part = gp.explain_edges(model, x, edges, weight, stop=gp.Stop(gradients=30))
+    stop = gp.Stop(gradients=30)
+    part = gp.explain_edges(model, x, edges, weight, stop=stop, checkpoint=file)
     assert part.stop is gp.StopReason.GRADIENTS
-    part.save(tmp_path / "part.gpig")
-    again = gp.explain_edges(model, x, edges, weight, resume=tmp_path / "part.gpig")
+    for change, said in (
+        ({"x": x + 1}, "input of the saved run"),
+        ({"model": seeded(GCN, 5, 3, 8, seed=9)}, "model of the saved run"),
+        ({"normalisation": "kept"}, "normalisation"),
+    ):
+        asked = {"model": model, "x": x, "edge_index": edges, "edge_weight": weight} | change
+        with pytest.raises(OtherQuestion, match=said):
+            gp.explain_edges(**asked, checkpoint=file)
+    again = gp.explain_edges(model, x, edges, weight, checkpoint=file)
     for name in ("order", "feature_scores", "values", "last_scores"):
         assert torch.equal(getattr(again, name), getattr(whole, name))
     assert again.gradients_used == whole.gradients_used
-    with pytest.raises(gp.InvalidInput, match="input of the saved run"):
-        gp.explain_edges(model, x + 1, edges, weight, resume=part)
-    with pytest.raises(gp.InvalidInput, match="model of the saved run"):
-        gp.explain_edges(seeded(GCN, 5, 3, 8, seed=9), x, edges, weight, resume=part)
-    with pytest.raises(gp.InvalidInput, match="normalisation"):
-        gp.explain_edges(model, x, edges, weight, normalisation="kept", resume=part)
 
 
-def test_two_callable_objectives_are_told_apart_when_a_run_goes_on():
+def test_two_callable_objectives_are_told_apart_when_a_run_goes_on(tmp_path):
     edges, weight = random_graph(60, 200)
     model, x = seeded(GCN, 5, 3, 8), features(60)
 
@@ -346,14 +349,13 @@ def test_two_callable_objectives_are_told_apart_when_a_run_goes_on():
 
     ask = {"method": gp.GreedyPIG(rounds=4, steps=2)}
     for explain, where in ((gp.explain_edges, ()), (gp.explain_node, (3,))):
-        given = (model, x, edges, *where, weight)
-        part = explain(*given, objective=lead(1), stop=gp.Stop(gradients=4), **ask)
-        again = explain(*given, objective=lead(1), resume=part, **ask)
+        given, file = (model, x, edges, *where, weight), tmp_path / f"{explain.__name__}.gpig"
+        explain(*given, objective=lead(1), stop=gp.Stop(gradients=4), checkpoint=file, **ask)
+        for other in (lead(2), lambda logits: logits.mean()):
+            with pytest.raises(OtherQuestion, match=r"objective of the saved run.*Try that"):
+                explain(*given, objective=other, checkpoint=file, **ask)
+        again = explain(*given, objective=lead(1), checkpoint=file, **ask)
         assert torch.equal(again.order, explain(*given, objective=lead(1), **ask).order)
-        with pytest.raises(gp.InvalidInput, match=r"objective of the saved run.*Try the same"):
-            explain(*given, objective=lead(2), resume=part, **ask)
-        with pytest.raises(gp.InvalidInput, match="objective of the saved run"):
-            explain(*given, objective=lambda logits: logits.mean(), resume=part, **ask)
 
 
 def test_a_result_comes_back_from_its_file(tmp_path):
@@ -366,7 +368,8 @@ def test_a_result_comes_back_from_its_file(tmp_path):
     assert set(back.provenance) >= {"model", "input", "torch", "greedypig"}
 
 
-def test_a_checkpoint_is_written_after_every_round(tmp_path):
+def test_a_checkpoint_has_the_rounds_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(carry_out, "BETWEEN", 0)
     edges, weight = random_graph()
     file, picks = tmp_path / "a.gpig", []
     whole = gp.explain_edges(
@@ -376,7 +379,7 @@ def test_a_checkpoint_is_written_after_every_round(tmp_path):
         weight,
         method=gp.GreedyPIG(rounds=4),
         checkpoint=file,
-        progress=lambda run: picks.append(gp.load(file).picks if file.exists() else ()),
+        progress=lambda *_: picks.append(gp.load(file).picks if file.exists() else ()),
     )
     assert picks == [whole.picks[:i] for i in range(5)]
 

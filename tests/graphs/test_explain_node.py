@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import greedypig as gp
+from greedypig.core import carry_out
 from greedypig.models import GCN
 from made_graphs import Undeclared, both_ways, features, random_graph, seeded
 
@@ -171,20 +172,20 @@ def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_is_resumed_to_the_bit():
+def test_a_run_goes_on_from_its_file_to_the_bit(tmp_path):
     edges, weight = random_graph(100, 220)
-    model, x = seeded(GCN, 5, 3, 8), features(100)
-    whole = gp.explain_node(model, x, edges, 3, weight, k=10)
-    part = gp.explain_node(model, x, edges, 3, weight, k=10, stop=gp.Stop(gradients=80))
-    assert part.selected == 4
-    again = gp.explain_node(model, x, edges, 3, weight, k=10, resume=part)
+    ask = (seeded(GCN, 5, 3, 8), features(100), edges, 3, weight)
+    search = {"k": 10, "checkpoint": tmp_path / "node.gpig"}
+    whole = gp.explain_node(*ask, k=10)
+    part = gp.explain_node(*ask, **search, stop=gp.Stop(gradients=160))
+    assert part.selected == 4  # Both gradients of each of the 20 points of a round count.
+    again = gp.explain_node(*ask, **search)
     for name in ("order", "feature_scores", "values"):
         assert torch.equal(getattr(again, name), getattr(whole, name))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("undirected", [None, True, False])
-def test_indexed_edges_give_the_same_to_the_bit(undirected):
+def test_indexed_edges_give_the_same_to_the_bit():
     edges, weight = random_graph(100, 220)
     model, x = seeded(GCN, 5, 3, 8), features(100)
     indexed = gp.index_edges(x, edges, weight)
@@ -193,14 +194,21 @@ def test_indexed_edges_give_the_same_to_the_bit(undirected):
     for own, index in ((edges, indexed), (loops, None), (alone, None)):
         for node in (0, 3, 7):
             given = weight if index is not None else None
-            plain = gp.explain_node(model, x, own, node, given, k=8, undirected=undirected)
-            other = gp.explain_node(
-                model, x, index or gp.index_edges(x, own), node, k=8, undirected=undirected
-            )
+            plain = gp.explain_node(model, x, own, node, given, k=8)
+            other = gp.explain_node(model, x, index or gp.index_edges(x, own), node, k=8)
             for name in ("order", "feature_scores", "values"):
                 assert torch.equal(getattr(plain, name), getattr(other, name))
             assert torch.equal(plain.attachments["edges"], other.attachments["edges"])
             assert plain.provenance == other.provenance
+
+
+def test_the_index_says_whether_both_directions_are_one_feature():
+    edges, x = both_ways([(0, 1), (1, 2), (0, 3)]), features(4)
+    for undirected, features_around in ((True, 3), (False, 6), (None, 3)):
+        indexed = gp.index_edges(x, edges, undirected=undirected)
+        a = gp.explain_node(seeded(GCN, 5, 3, 8), x, indexed, 0)
+        assert a.settings["undirected"] is (undirected is not False)
+        assert a.features.count == features_around
 
 
 def test_indexed_edges_have_their_own_weights_and_nodes():
@@ -222,15 +230,16 @@ def test_fewer_edges_than_asked_for_are_told():
     assert not gp.explain_node(model, x, edges, 5, k=1).about.note
 
 
-def test_a_checkpoint_tells_which_edges_they_are(tmp_path):
+def test_a_checkpoint_tells_which_edges_they_are(tmp_path, monkeypatch):
     edges, weight = random_graph(100, 220)
     model, x = seeded(GCN, 5, 3, 8), features(100)
     file, saved = tmp_path / "node.gpig", []
 
-    def progress(run):
+    def progress(done, total):
         if file.exists():
             saved.append(gp.load(file))
 
+    monkeypatch.setattr(carry_out, "BETWEEN", 0)
     whole = gp.explain_node(model, x, edges, 3, weight, k=4, checkpoint=file, progress=progress)
     assert [a.selected for a in saved] == [1, 2, 3, 4]
     for a in saved:

@@ -7,7 +7,7 @@ from torch import nn
 import greedypig as gp
 from greedypig.graphs import generate, make_graph, train
 from greedypig.graphs.compression import (
-    METHODS,
+    TITLES,
     Judge,
     compare,
     edge_order,
@@ -92,7 +92,7 @@ def test_the_fast_way_and_the_model_s_own_agree(graph, model):
 
 def test_greedy_pig_is_ahead_of_the_samplers(graph, model):
     found = compare(model, graph, shares=(0.2, 0.4, 1.0))
-    assert list(found) == list(METHODS)
+    assert list(found) == list(TITLES)
     for share in (0.2, 0.4):
         g = {name: trace_.at("g", share) for name, trace_ in found.items()}
         assert g["greedy-pig"] > max(g["degree"], g["random"])
@@ -103,7 +103,7 @@ def test_greedy_pig_is_ahead_of_the_samplers(graph, model):
 
 def test_orders_are_permutations_and_samplers_follow_the_seed(graph, model):
     orders = {}
-    for name in METHODS:
+    for name in TITLES:
         a = edge_order(name, model, graph, seed=3)
         assert sorted(a.order.tolist()) == list(range(graph.m))
         orders[name] = a.order

@@ -120,7 +120,8 @@ def test_what_exceeds_the_answer_is_taken_back():
     x = torch.tensor([[0.0], [3.0], [-3.0], [1.0]], dtype=torch.float64)
     edges = torch.tensor([[1, 2, 3], [0, 0, 0]])
     model = sums(seeded(pyg.SAGEConv, 1, 1, aggr="sum", bias=False, root_weight=False))
-    ask = {"k": 3, "normalisation": "kept", "undirected": False}
+    ask = {"k": 3, "normalisation": "kept"}
+    edges = gp.index_edges(x, edges, undirected=False)
     assert gp.explain_node(model, x, edges, 0, **ask).order.tolist() == [0, 1, 2]
     surer = gp.explain_node(model, x, edges, 0, objective="log-probability", **ask)
     assert surer.order.tolist() == [0, 2, 1]
@@ -133,7 +134,7 @@ def test_growth_goes_toward_the_best_edge_and_stays_connected():
     worth = {frozenset((0, 1)): 0.0, frozenset((1, 2)): 5.0, frozenset((0, 3)): 1.0}
     scores = torch.tensor([worth[frozenset(pair)] for pair in edges.T.tolist()])
     model, x = seeded(gp.models.GCN, 5, 3, 8), features(4)
-    method = gp.Greedy(lambda objective, mask: scores.to(mask))
+    method = gp.Greedy(lambda objective, round: scores.to(round.mask))
     a = gp.explain_node(model, x, edges, 0, k=3, method=method, normalisation="kept")
     pairs = [set(pair) for pair in edges[:, gp.edge_columns(a)].T.tolist()]
     assert pairs == [{0, 1}, {0, 1}, {1, 2}, {1, 2}, {0, 3}, {0, 3}]  # Either direction.

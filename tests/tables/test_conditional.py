@@ -266,18 +266,10 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path):
     ask = {"loss": "squared-error", "baseline": "conditional", "budget": 60}
     whole = gp.select_features(small_mlp(6), batches(x, y), k=4, **ask)
 
-    stopped = gp.Stop(gradients=10)
-    gp.select_features(small_mlp(6), batches(x, y), k=4, stop=stopped, **ask).save(
-        tmp_path / "c.gpig"
-    )
-    again = gp.select_features(small_mlp(6), batches(x, y), k=4, resume=tmp_path / "c.gpig", **ask)
+    ask["checkpoint"], stop = tmp_path / "c.gpig", gp.Stop(gradients=10)
+    assert gp.select_features(small_mlp(6), batches(x, y), k=4, stop=stop, **ask).selected == 2
+    with pytest.raises(gp.InvalidInput, match="baseline"):
+        gp.select_features(small_mlp(6), batches(x, y), k=4, **ask | {"baseline": "mean"})
+    again = gp.select_features(small_mlp(6), batches(x, y), k=4, **ask)
     assert torch.equal(again.order, whole.order)
     assert torch.equal(again.scores, whole.scores)
-    with pytest.raises(gp.InvalidInput, match="baseline"):
-        gp.select_features(
-            small_mlp(6),
-            batches(x, y),
-            k=4,
-            resume=tmp_path / "c.gpig",
-            **ask | {"baseline": "mean"},
-        )

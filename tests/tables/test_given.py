@@ -50,9 +50,10 @@ def test_the_mean_that_stands_for_absence_is_one_by_weights():
 def test_other_weights_are_no_rows_to_go_on_with(tmp_path):
     x, y, weights = weighted()
     model = deep(dtype=torch.float64)
-    a = gp.select_features(model, [(x, y, weights)], k=2)
+    ask = {"k": 2, "checkpoint": tmp_path / "run.gpig"}
+    gp.select_features(model, [(x, y, weights)], **ask)
     with pytest.raises(gp.InvalidInput, match="input"):
-        gp.select_features(model, [(x, y, weights + 1)], k=3, resume=a)
+        gp.select_features(model, [(x, y, weights + 1)], **ask)
 
 
 @pytest.mark.parametrize(

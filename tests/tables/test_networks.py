@@ -292,7 +292,7 @@ def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypat
         lambda self, *a: (looked_up.append(len(a[0])), plain(self, *a))[1],
     )
     counts = []
-    more = {"budget": 7 * 5 * 2, "progress": lambda run: counts.append(len(looked_up))}
+    more = {"budget": 7 * 5 * 2, "progress": lambda *_: counts.append(len(looked_up))}
     gp.select_features(model, cut((numbers, ids), y, 60), **more)
     # One for each of 14 batches, none more for their five points.
     assert counts[-1] - counts[0] == 14

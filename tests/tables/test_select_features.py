@@ -10,6 +10,7 @@ from worlds import Counting, Stream, cut, deep, mixed, regression
 
 import greedypig as gp
 from agreement import agree
+from greedypig.core.errors import OtherQuestion
 from greedypig.tables.stream import BUFFER
 
 EACH = gp.GreedyPIG(per_round=1, steps=5, schedule="equal")
@@ -186,7 +187,7 @@ def test_the_budget_is_what_is_read(method, kind):
 def read_by_rounds(model, source, **more):
     """The numbers of the batches that the rounds read, between the first and the last call."""
     counts = []
-    more["progress"] = lambda run: counts.append(len(source.read))
+    more["progress"] = lambda *_: counts.append(len(source.read))
     gp.select_features(model, source, loss="squared-error", **more)
     return source.read[counts[0] : counts[-1]]
 
@@ -280,9 +281,27 @@ def test_k_stops_early_and_the_rest_follows_by_its_last_score():
     assert a.stop is gp.StopReason.K
 
 
+class Unplugged(list):
+    """Batches that cannot be read after so many reads, once so many rounds are done."""
+
+    def __init__(self, batches, *, done, reads):
+        super().__init__(batches)
+        self.done, self.reads, self.left = done, reads, -1
+
+    def count(self, done, total):
+        if done == self.done:
+            self.left = self.reads
+
+    def __getitem__(self, place):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return super().__getitem__(place)
+
+
 @pytest.mark.parametrize("method", [None, "sequential-gradient", "marginal-gains"])
 @pytest.mark.parametrize("budget", [None, 300])
-def test_a_resumed_run_has_the_bits_of_an_unbroken_one(method, budget, tmp_path):
+def test_a_run_stopped_in_a_round_goes_on_to_the_bits_of_an_unbroken_one(method, budget, tmp_path):
     numbers, ids, y = mixed()
     model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(16, 8))
     batches = cut((numbers, ids), y, 20)
@@ -290,13 +309,11 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(method, budget, tmp_path)
     ask = {"method": method, "budget": budget, "seed": 5}
     whole = gp.select_features(model, batches, **ask)
 
-    def stop(run):
-        if len(run.state.picks) == 3:
-            raise KeyboardInterrupt
-
+    unplugged = Unplugged(batches, done=3, reads=3)
     with pytest.raises(KeyboardInterrupt):
-        gp.select_features(model, batches, **ask, checkpoint=path, progress=stop)
-    again = gp.select_features(model, batches, **ask, resume=path)
+        gp.select_features(model, unplugged, **ask, checkpoint=path, progress=unplugged.count)
+    assert gp.load(path).selected == 3
+    again = gp.select_features(model, batches, **ask, checkpoint=path)
     assert torch.equal(again.order, whole.order)
     assert torch.equal(again.feature_scores, whole.feature_scores)
     assert torch.equal(again.values, whole.values)
@@ -304,40 +321,57 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(method, budget, tmp_path)
     assert again.about == whole.about
 
 
-def test_resuming_with_another_model_or_budget_is_refused(tmp_path):
+def test_what_a_broken_round_has_paid_is_not_counted(tmp_path):
     model, x, y = regression()
-    a = gp.select_features(model, cut(x, y), loss="squared-error", k=2, budget=20)
-    with pytest.raises(gp.InvalidInput, match="budget"):
-        gp.select_features(model, cut(x, y), loss="squared-error", k=2, budget=40, resume=a)
+    ask = {"loss": "squared-error", "method": gp.TwoSidedPIG(per_round=1, steps=2)}
+    whole = gp.select_features(model, cut(x, y, 20), **ask)
+    # The second of the round's two integrals breaks off: the first is done, and paid.
+    unplugged = Unplugged(cut(x, y, 20), done=1, reads=len(cut(x, y, 20)) + 2)
+    ask["checkpoint"] = tmp_path / "run.gpig"
+    with pytest.raises(KeyboardInterrupt):
+        gp.select_features(model, unplugged, **ask, progress=unplugged.count)
+    assert gp.load(ask["checkpoint"]).selected == 1
+    again = gp.select_features(model, cut(x, y, 20), **ask)
+    assert again.about == whole.about
+    assert again.gradients_used == whole.gradients_used
+
+
+def test_another_model_or_budget_is_another_question(tmp_path):
+    model, x, y = regression()
+    ask = {"loss": "squared-error", "k": 2, "budget": 20, "checkpoint": tmp_path / "run.gpig"}
+    gp.select_features(model, cut(x, y), **ask)
+    with pytest.raises(OtherQuestion, match="budget"):
+        gp.select_features(model, cut(x, y), **ask | {"budget": 40})
     other = regression(weights=(1.0, 2, 3, 4, 5, 6))[0]
-    with pytest.raises(gp.InvalidInput, match="model"):
-        gp.select_features(other, cut(x, y), loss="squared-error", k=2, budget=20, resume=a)
+    with pytest.raises(OtherQuestion, match="model"):
+        gp.select_features(other, cut(x, y), **ask)
 
 
 @pytest.mark.parametrize("change", ["last batch", "fewer"])
-def test_other_rows_behind_the_same_first_batch_are_no_rows_to_go_on_with(change):
+def test_other_rows_behind_the_same_first_batch_are_no_rows_to_go_on_with(change, tmp_path):
     x, y = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), torch.arange(60.0)
     model = torch.nn.Linear(3, 1)
-    ask = {"loss": "squared-error", "k": 2, "budget": 40}
-    a = gp.select_features(model, cut(x, y), **ask)
+    ask = {"loss": "squared-error", "k": 2, "budget": 40, "checkpoint": tmp_path / "run.gpig"}
+    gp.select_features(model, cut(x, y), **ask)
     other = x.clone()
     other[-1] += 1
     batches = cut(other, y) if change == "last batch" else cut(x, y)[:-1]
-    with pytest.raises(gp.InvalidInput, match="input"):
-        gp.select_features(model, batches, **ask, resume=a)
+    with pytest.raises(OtherQuestion, match="input"):
+        gp.select_features(model, batches, **ask)
 
 
-def test_resuming_with_another_callable_loss_is_refused():
+def test_another_callable_loss_is_another_question(tmp_path):
     model, x, y = regression()
 
     def power(p):
         return lambda outputs, labels: (outputs.reshape(-1) - labels).abs() ** p
 
-    a = gp.select_features(model, cut(x, y), loss=power(2), k=2, budget=20)
-    same = gp.select_features(model, cut(x, y), loss=power(2), k=2, budget=20, resume=a)
+    ask = {"k": 2, "budget": 20, "checkpoint": tmp_path / "run.gpig"}
+    a = gp.select_features(model, cut(x, y), loss=power(2), **ask)
+    same = gp.select_features(model, cut(x, y), loss=power(2), **ask)
     assert torch.equal(same.order, a.order)
-    with pytest.raises(gp.InvalidInput, match="loss of the saved run"):
-        gp.select_features(model, cut(x, y), loss=power(4), k=2, budget=20, resume=a)
+    with pytest.raises(OtherQuestion, match="loss of the saved run"):
+        gp.select_features(model, cut(x, y), loss=power(4), **ask)
 
 
 def test_a_result_is_saved_and_read_back(tmp_path):

@@ -9,6 +9,7 @@ transformers = pytest.importorskip("transformers")
 
 import greedypig as gp  # noqa: E402
 from greedypig.text.api import twins_of  # noqa: E402
+from greedypig.text.gates import TextObjective  # noqa: E402
 
 from .tiny import model, tokenizer  # noqa: E402
 
@@ -238,28 +239,53 @@ def test_a_class_that_the_text_speaks_against_is_warned_of():
 # A run that stops and goes on.
 
 
-class Interrupted(Exception):
-    """Stands for Ctrl-C."""
+@pytest.fixture
+def passes(monkeypatch):
+    """Counts forward passes; Ctrl-C in the one whose number is in `stop`."""
+    counted, plain = SimpleNamespace(done=0, stop=0), TextObjective.read
+
+    def read(self, inputs):
+        counted.done += 1
+        if counted.done == counted.stop:
+            raise KeyboardInterrupt
+        return plain(self, inputs)
+
+    monkeypatch.setattr(TextObjective, "read", read)
+    return counted
 
 
-def test_a_checkpoint_goes_on_after_an_interruption_as_if_it_had_never_stopped(tmp_path):
-    options = {"kind": "llama", "method": gp.GreedyPIG(per_round=1, steps=4)}
-    expected, file = explain(**options), tmp_path / "text.gpig"
-
-    def stop_after_one(run):
-        if len(run.state.picks) == 1:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        explain(**options, checkpoint=file, progress=stop_after_one)
-    assert gp.load(file).selected == 1
-    rounds = []
-    a = explain(**options, checkpoint=file, progress=lambda run: rounds.append(run.state.picks))
-    assert rounds == [(1,), (1, 1), (1, 1, 1)]
-    assert torch.equal(a.scores, expected.scores)
-    assert torch.equal(a.order, expected.order)
-    assert a.values.tolist() == pytest.approx(expected.values.tolist(), abs=1e-5)
-    assert a.gradients_used == expected.gradients_used
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "llama"},
+        {"kind": "bert", "method": gp.GreedyPIG(rounds=6, schedule="measured", complete=True)},
+        {"kind": "bert", "objective": gp.two_sided()},
+        {
+            "kind": "llama",
+            "method": gp.GreedyPIG(per_round=1, steps=4),
+            "stop": gp.Stop(value=9.0),
+        },
+        {"kind": "bert", "method": gp.Greedy("leave-one-out", per_round=2), "absent": "deleted"},
+    ],
+)
+def test_a_run_stopped_anywhere_goes_on_as_if_it_had_never_stopped(tmp_path, passes, options):
+    expected, rounds = explain(**options), []
+    count = passes.done
+    for stop in range(1, count + 1, 1 + 2 * (count // 24)):  # Odd: gradients and values.
+        passes.done, passes.stop, file = 0, stop, tmp_path / f"{stop}.gpig"
+        with pytest.raises(KeyboardInterrupt):
+            explain(**options, checkpoint=file)
+        rounds.append(len(gp.load(file).picks) if file.exists() else 0)
+        a = explain(**options, checkpoint=file)
+        assert a.about == expected.about
+        assert (a.gradients_used, a.forwards_used) == (
+            expected.gradients_used,
+            expected.forwards_used,
+        )
+        for name in ("order", "feature_scores", "values", "last_scores"):
+            assert torch.equal(getattr(a, name), getattr(expected, name))
+        assert not a.attachments
+    assert {0, len(expected.picks)} <= set(rounds)
 
 
 @pytest.mark.parametrize(

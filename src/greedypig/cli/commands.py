@@ -7,11 +7,24 @@ module.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.registry import (
+    BASELINES,
+    COLUMNS,
+    EDGES,
+    FEATURES,
+    METHODS,
+    MODELS,
+    NODES,
+    OBJECTIVES,
+    PHOTOS,
+    TEXTS,
+    serving,
+)
 from . import options
 
 
@@ -64,40 +77,53 @@ def explain(parser: argparse.ArgumentParser) -> None:
 
 
 COMPARE = """\
-Explain photos by several methods and compare them: SIC AUC, the area under the curve of the
-probability with only the best features (higher is better); LIC AUC, the same for the distance from
-the whole photo's prediction (lower is better); gradients; seconds. Writes tables, a figure and a
-page.
+Compare methods on the same photos: SIC AUC, the area under the curve of the probability with only
+the best features (higher is better); LIC AUC, that of the distance from the prediction for the whole
+photo (lower is better); gradients; seconds.
 
-With several photos both areas are of the median curve. One-shot methods rank features by absolute
-score, as in the paper. Method paper is Greedy PIG in the paper's setting (100 rounds of 20
-gradients, slow), regions is Greedy PIG on superpixels. With --budget every method takes about N
-gradients, by more or fewer rounds and steps; paper never takes more than its own. Every result is
-written too."""
+Tables, a figure, a page and every result are written. With several photos both areas are of the
+median curve. One-shot methods rank features by absolute score, as in the paper. Method paper is
+Greedy PIG in the paper's setting (100 rounds of 20 gradients, slow), regions is Greedy PIG on
+superpixels. With --budget every method takes about N gradients, by more or fewer rounds and steps;
+paper never takes more than its own."""
 COMPARE_EXAMPLES = """\
   greedypig compare photo.jpg
   greedypig compare holiday/ --judge mobilenet-v2 --out results
   greedypig compare photo.jpg --methods steady-pig,greedy-pig,ig --budget 100"""
-COMPARED = (
-    *("steady-pig", "greedy-pig", "paper", "sequential-gradient", "ig", "smooth-ig", "blur-ig"),
-    *("guided-ig", "gradient", "regions", "random"),
-)
+COMPARED = (*options.METHODS, "paper", "regions")
 """The methods as they are typed."""
-USUAL = tuple(name for name in COMPARED if name not in ("paper", "gradient"))
 
 
 def compare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `greedypig compare`."""
     options.add_photos(parser)
     options.add_model(parser)
-    add = options.group(parser, "method").add_argument
-    words = f"{', '.join(COMPARED)} (default: all but paper and gradient)"
-    add("--methods", type=options.names_of(COMPARED), metavar="A,B,…", default=USUAL, help=words)
+    usual = (*serving(METHODS, PHOTOS, compared=True), "regions")
+    _add_methods(parser, COMPARED, usual, options.names_of(COMPARED))
     options.add_features(parser)
+    add = options.group(parser, "method").add_argument
     words = "about N gradients for every method (default: each its own number)"
     add("--budget", type=options.whole, metavar="N", help=words)
     options.add_hardware(parser)
     options.add_output(parser, "folder of the results (default: PHOTO-comparison)")
+
+
+def _add_methods(
+    parser: argparse.ArgumentParser,
+    names: Sequence[str],
+    usual: Sequence[str],
+    read: Callable[[str], tuple[str, ...]],
+) -> None:
+    """The methods of a comparison. usual: those that run by default. read: the option's type."""
+    words = f"{', '.join(names)} (default: {_default(names, usual)})"
+    add = options.group(parser, "method").add_argument
+    add("--methods", type=read, default=usual, metavar="A,B,…", help=words)
+
+
+def _default(names: Sequence[str], usual: Sequence[str]) -> str:
+    """The usual ones of these names, or all but the others."""
+    others = [name for name in names if name not in usual]
+    return f"all but {', '.join(others)}" if len(others) < len(usual) else ", ".join(usual)
 
 
 SELECT = """\
@@ -117,10 +143,6 @@ SELECT_EXAMPLES = """\
   greedypig select train.parquet --label clicked --k 5,10,20,30
   greedypig select 'days/*.parquet' --valid last.parquet --label clicked
   greedypig select people.csv --label income --drop id --categorical zip"""
-COLUMN_METHODS = (
-    *("greedy-pig", "sequential-gradient", "ig", "permutation", "marginal-gains", "random"),
-)
-USUAL_METHODS = ("greedy-pig", "ig", "random")
 TASKS = {"classification": "classes", "regression": "number"}
 
 
@@ -147,8 +169,8 @@ def select(parser: argparse.ArgumentParser) -> None:
 
     add = options.group(parser, "method").add_argument
     add("--k", dest="ks", type=_ks, default=(), metavar="N,M,…", help="how many columns to keep")
-    words = f"{', '.join(COLUMN_METHODS)} (default: {','.join(USUAL_METHODS)})"
-    add("--methods", type=_methods, default=USUAL_METHODS, metavar="A,B,…", help=words)
+    usual = serving(METHODS, COLUMNS, compared=True)
+    _add_methods(parser, serving(METHODS, COLUMNS), usual, _column_methods)
     add("--seeds", **count, default=3, help="trainings of each set of columns (default: 3)")
     options.add_hardware(parser, batch_size=False)
     options.add_output(parser, "folder of the results (default: TABLE-selection)")
@@ -160,9 +182,9 @@ def _ks(text: str) -> tuple[int, ...]:
     return tuple(sorted({options.whole(part) for part in parts or [text]}))
 
 
-def _methods(text: str) -> tuple[str, ...]:
+def _column_methods(text: str) -> tuple[str, ...]:
     """The type of --methods."""
-    names = options.names_of(COLUMN_METHODS)(text)
+    names = options.names_of(serving(METHODS, COLUMNS))(text)
     if names[0] == "random":
         raise options.WrongValue("methods of which the first one ranks columns", text)
     return names
@@ -180,8 +202,6 @@ COMPRESS_EXAMPLES = """\
   greedypig compress graph.npz --keep 0.5
   greedypig compress edges.csv --nodes nodes.csv --label topic --keep 0.3
   greedypig compress graph.npz --model my_models:build --weights gcn.pt"""
-EDGE_METHODS = ("greedy-pig", "ig", "degree", "random")
-NODE_OBJECTIVES = ("log-likelihood", "log-probability", "softmax")
 TRAINING = {
     "hidden": "width of the GCN (default: 64; 256 in large graphs)",
     "layers": "its layers (default: 3)",
@@ -195,9 +215,8 @@ def compress(parser: argparse.ArgumentParser) -> None:
     add = options.group(parser, "method").add_argument
     words = "share of the edges to keep (default: 0.5)"
     add("--keep", type=_share, default=0.5, metavar="SHARE", help=words)
-    words = f"{', '.join(EDGE_METHODS)} (default: all)"
-    names = options.names_of(EDGE_METHODS)
-    add("--methods", type=names, metavar="A,B,…", default=EDGE_METHODS, help=words)
+    names, usual = serving(METHODS, EDGES), serving(METHODS, EDGES, compared=True)
+    _add_methods(parser, names, usual, options.names_of(names))
     _add_graph(parser, folder="compressed", rounds="33", steps="3")
     parser.set_defaults(objective="log-probability")
 
@@ -237,9 +256,10 @@ def _add_graph(parser: argparse.ArgumentParser, *, folder: str, rounds: str, ste
     for name, words in TRAINING.items():
         add(f"--{name}", type=options.whole, metavar="N", help=words)
     add = options.group(parser, "method").add_argument
-    words = f"what to maximise: {', '.join(NODE_OBJECTIVES)} (default: log-probability)"
-    add("--objective", choices=NODE_OBJECTIVES, metavar="NAME", help=words)
-    options.add_rounds(parser, rounds, steps)
+    objectives = serving(OBJECTIVES, NODES)
+    words = f"what to maximise: {', '.join(objectives)} (default: log-probability)"
+    add("--objective", choices=objectives, metavar="NAME", help=words)
+    options.add_rounds(parser, NODES, rounds, steps)
     options.add_hardware(parser, batch_size=False)
     options.add_output(parser, f"folder of the results (default: GRAPH-{folder})")
 
@@ -291,20 +311,9 @@ EXPLAIN_TEXT_EXAMPLES = """\
   greedypig explain-text review.txt
   greedypig explain-text --context docs/ --question Who?
   greedypig explain-text chat.json --per-sentence --json"""
-LANGUAGE, CLASSIFIER = "smollm2-135m-instruct", "minilm-imdb"
+LANGUAGE, CLASSIFIER = serving(MODELS, TEXTS)
 """The models for questions, chats and answers, and for plain texts."""
-TEXT_METHODS = (
-    *("greedy-pig", "sequential-gradient", "ig", "gradient-input", "leave-one-out", "attention"),
-    *("context-cite", "captum-layer-ig", "captum-ablation", "captum-shapley", "random"),
-)
-"""The methods of a comparison of texts."""
-EXACT = "marginal-gains"
-"""Measures every feature in every round: for few features, and left out of comparisons."""
-TEXT_FEATURES = ("tokens", "words", "sentences", "paragraphs", "documents", "messages")
-TEXT_ABSENT = (
-    *("masked", "deleted", "embedding", "mask-embedding", "pad-embedding", "zero-embedding"),
-    "mean-embedding",
-)
+TEXT_METHODS = serving(METHODS, TEXTS)
 TEXT_RARE = frozenset(
     (
         "--class",
@@ -340,21 +349,24 @@ def explain_text(parser: argparse.ArgumentParser) -> None:
     add("--class", dest="class_", metavar="CLASS", help="class by number or name (default: top)")
     words = "what to maximise; two-sided[:NAME] asks for necessity too (default: softmax, or "
     add("--objective", metavar="NAME", help=f"{words}log-probability of an answer)")
-    words = f"how features are absent: {', '.join(TEXT_ABSENT)} (default: masked)"
-    add("--absent", choices=TEXT_ABSENT, default="masked", metavar="NAME", help=words)
+    absent = serving(BASELINES, TEXTS)
+    words = f"how features are absent: {', '.join(absent)} (default: {absent[0]})"
+    add("--absent", choices=absent, default=absent[0], metavar="NAME", help=words)
     add("--device", metavar="NAME", default="cpu", help="cpu, cuda, mps (default: cpu)")
     add = options.group(parser, "method").add_argument
-    words = f"{', '.join(TEXT_FEATURES)} (default: chosen)"
-    add("--features", choices=TEXT_FEATURES, metavar="NAME", help=words)
-    words = f"{', '.join(TEXT_METHODS)}, or {EXACT} for few features (default: greedy-pig)"
-    add("--method", choices=(*TEXT_METHODS, EXACT), metavar="NAME", help=words)
+    features = serving(FEATURES, TEXTS)
+    words = f"{', '.join(features)} (default: chosen)"
+    add("--features", choices=features, metavar="NAME", help=words)
+    words = f"{', '.join(TEXT_METHODS)} (default: greedy-pig)"
+    add("--method", choices=TEXT_METHODS, metavar="NAME", help=words)
     words = "select N features (default: until the output is reached)"
     add("--k", type=options.whole, metavar="N", help=words)
     add("--budget", type=options.whole, metavar="N", help="take at most N gradients")
     add("--compare", action="store_true", help="run several methods and compare them")
-    words = "methods of --compare (default: all but the last; Captum's where it is installed)"
-    add("--methods", type=options.names_of((*TEXT_METHODS, EXACT)), metavar="A,B,…", help=words)
-    options.add_rounds(parser, "6", "4", "measured")
+    usual = serving(METHODS, TEXTS, compared=True)
+    words = f"methods of --compare (default: {_default(TEXT_METHODS, usual)})"
+    add("--methods", type=options.names_of(TEXT_METHODS), metavar="A,B,…", help=words)
+    options.add_rounds(parser, TEXTS, "6", "4", "measured")
     add("--seed", type=options.seed, metavar="N", default=0, help="seed of everything random")
     options.add_output(parser, "folder, or NAME.html of one text (default: here)", "PATH")
 

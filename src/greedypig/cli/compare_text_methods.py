@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import greedypig as gp
 
 from .. import report
+from ..core.registry import METHODS, TEXTS, serving
 from ..results.comparison import MethodTable
 from ..results.text_notes import COLUMNS, TextNotes, compared
 from . import outputs
-from .commands import TEXT_METHODS
 from .terminal import Terminal
 from .text_output import record, show_head
 from .text_sources import Source
@@ -61,7 +61,8 @@ def _methods(question: Question) -> list[str]:
     """The methods of --compare; those that were not named are left out where they do not fit."""
     if question.args.methods is not None:
         return list(question.args.methods)
-    names = [name for name in TEXT_METHODS if question.answers or name not in FOR_ANSWERS]
+    usual = serving(METHODS, TEXTS, compared=True)
+    names = [name for name in usual if question.answers or name not in FOR_ANSWERS]
     missing = {"captum": "captum", "context": "sklearn"}
     absent = {start for start, package in missing.items() if not importlib.util.find_spec(package)}
     if question.args.absent == "deleted":

@@ -18,8 +18,8 @@ from ..core.records import plain_fields
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
 from ..graphs.compression import (
-    METHODS,
     SHARES,
+    TITLES,
     Judge,
     compression,
     edge_order,
@@ -63,13 +63,14 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         session = next(iter(sessions.values()))
         bar.follow(lambda: len(results) + session.share(), len(sessions))
         for name, session in sessions.items():
-            bar.label = f"{graph.name}: {METHODS[name]}"
+            title = TITLES.get(name, name)
+            bar.label = f"{graph.name}: {title}"
             method: Any = name
             if name == FIRST:
                 method = with_knobs(FOR_EDGES, **knobs_of(args))
             elif name == "ig" and FIRST in results:  # At equal cost.
                 method = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
-            stopped = f"Stopped at {METHODS[name]}, after {count(len(results), 'method')}."
+            stopped = f"Stopped at {title}, after {count(len(results), 'method')}."
             how = partial(explain, method, session)
             results[name] = job.answer(session, how, stopped)
     a = compression(results, judge, args.keep).with_notes(job.names())

@@ -22,7 +22,7 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import GreedyPigError, InvalidFile, MissingPackage, listed
+from ..core.errors import InvalidFile, MissingPackage, listed
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..core.records import plain
@@ -35,7 +35,7 @@ from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
 from ..results.input_notes import SECOND, InputNotes
 from ..results.labels import feature_word
-from ..results.picture import features_within, unranked
+from ..results.picture import features_within
 from ..results.wording import chance, chance_cell, count, kept_settings, setting
 from ..tensors.methods import choose, within
 from ..tensors.targets import Target
@@ -313,8 +313,6 @@ class Question:
             checkpoint=checkpoint,
             progress=run.session,
         )
-        if (reason := unranked(a)) is not None:
-            raise GreedyPigError(f"{reason} There is no result.")
         return a if a.about.command else a.with_notes({"source": run.name, "command": command})
 
 

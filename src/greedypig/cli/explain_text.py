@@ -14,10 +14,8 @@ from typing import Any
 import greedypig as gp
 
 from .. import report
-from ..core.errors import GreedyPigError
 from ..core.methods import as_method, with_knobs
 from ..core.stopping import Stop
-from ..results.picture import unranked
 from ..results.wording import count
 from ..tensors.methods import within
 from ..text import models
@@ -212,8 +210,6 @@ class Question:
                 # They are on the result, and are printed with it.
                 warnings.simplefilter("ignore", UserWarning)
                 a = self._explained(job, checkpoint)
-            if (reason := unranked(a)) is not None and not a.picks:
-                raise GreedyPigError(f"{reason} There is no result.")
             if a.about.command:
                 return a
             generated = self.answers and self.args.answer is None

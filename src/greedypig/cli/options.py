@@ -1,8 +1,7 @@
 """Options that several commands share, and what their words mean.
 
 Words are turned into the arguments of `greedypig.explain` here. A wrong word is an error before any
-network is loaded, where that can be known. The names of networks, objectives and baselines are
-repeated here, because a help text should not wait for torch.
+network is loaded, where that can be known.
 """
 
 from __future__ import annotations
@@ -15,24 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import greedypig as gp
 
+from ..core import registry
 from ..core.errors import did_you_mean
 from .failures import UsageError
 
 if TYPE_CHECKING:
     import torch
 
-MODELS = ("efficientnet-lite0", "mobilenet-v2", "resnet50")
-OBJECTIVES = (
-    *("softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual"),
-    *("increase", "decrease"),
+NETWORKS, METHODS, OBJECTIVES, BASELINES, FEATURES = (
+    registry.serving(table, registry.PHOTOS)
+    for table in (
+        *(registry.MODELS, registry.METHODS, registry.OBJECTIVES, registry.BASELINES),
+        registry.FEATURES,
+    )
 )
-BASELINES = ("zero", "gray", "black", "white", "mean", "blur")
-FEATURES = ("elements", "pixels", "grid:16", "windows:8", "superpixels[:100]")
-METHODS = (
-    *("greedy-pig", "steady-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig"),
-    *("guided-ig", "random"),
-)
-"""The methods for photos."""
+"""The names for photos."""
+FEATURE_WORDS = (*FEATURES, "grid:16", "windows:8", "superpixels[:100]")
 RARE = frozenset(
     (
         *("--outputs", "--baseline", "--batch-size", "--hidden", "--layers", "--epochs"),
@@ -73,8 +70,8 @@ def add_photos(parser: argparse.ArgumentParser) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The network, the class, the objective, the baseline and the judge."""
     add = group(parser, "model").add_argument
-    words = f"{first_is_default(MODELS)}, or your own as package.module:factory (runs its code)"
-    add("--model", default=MODELS[0], metavar="NAME", help=words)
+    words = f"{first_is_default(NETWORKS)}, or your own as package.module:factory (runs its code)"
+    add("--model", default=NETWORKS[0], metavar="NAME", help=words)
     words = "what your own model returns (default: its attribute outputs, else logits)"
     add("--outputs", choices=("logits", "probabilities"), help=words)
     words = "number, name or WordNet id (default: the predicted class)"
@@ -103,7 +100,7 @@ def add_hardware(parser: argparse.ArgumentParser, *, batch_size: bool = True) ->
 
 def add_features(parser: argparse.ArgumentParser) -> None:
     """What one feature is."""
-    words = first_is_default(FEATURES)
+    words = first_is_default(FEATURE_WORDS)
     add = group(parser, "method").add_argument
     add("--features", default=FEATURES[0], metavar="NAME", help=words)
 
@@ -120,32 +117,32 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     add("--seconds", type=above_zero, metavar="S", help="stop after S seconds")
     add_rounds(
         parser,
+        registry.PHOTOS,
         "20; steady-pig 33; 100 where a round is one gradient",
         "5; steady-pig 3; in all, of ig and of each copy of smooth-ig 50, blur-ig 100, "
         "guided-ig 200",
     )
 
 
-SCHEDULES = {
-    "geometric": "takes few at first",
-    "equal": "as many in each",
-    "measured": "as many as raise the output by half of their score",
-}
-"""What --schedule can be."""
-
-
 def add_rounds(
-    parser: argparse.ArgumentParser, rounds: str, steps: str, schedule: str = "geometric"
+    parser: argparse.ArgumentParser,
+    kind: str,
+    rounds: str,
+    steps: str,
+    schedule: str = "geometric",
 ) -> None:
-    """The options of a greedy method's rounds; rounds, steps, schedule: their defaults in words."""
+    """The options of a greedy method's rounds.
+
+    kind: of input. rounds, steps, schedule: the defaults, in words.
+    """
     add = group(parser, "method").add_argument
     words = f"rounds of greedy methods (default: {rounds})"
     add("--rounds", type=whole, metavar="N", help=words)
     words = f"gradients per round (default: {steps})"
     add("--steps", type=whole, metavar="N", help=words)
-    names = [name for name in SCHEDULES if name in ("geometric", "equal", schedule)]
-    each = ", ".join(f"{name} {SCHEDULES[name]}" for name in names)
-    words = f"features per round: {each} (default: {schedule})"
+    names = registry.serving(registry.SCHEDULES, kind)
+    meanings = ", ".join(f"{name} {registry.SCHEDULES[name].words}" for name in names)
+    words = f"features per round: {meanings} (default: {schedule})"
     add("--schedule", choices=names, help=words)
 
 
@@ -166,15 +163,15 @@ def features(text: str) -> Any:
     """features= of `gp.explain` for a word such as grid:16."""
     kind, _, number = text.partition(":")
     makers: dict[str, Any] = {"grid": gp.grid, "windows": gp.windows, "superpixels": gp.superpixels}
-    if text in ("elements", "pixels"):
+    if text in FEATURES:
         return text
     if text == "superpixels":
         return gp.superpixels()
     if kind in makers and number.isdecimal() and int(number) > 0:
         return makers[kind](int(number))
     raise UsageError(
-        f"Expected --features as one of {', '.join(FEATURES)} (got {text!r})."
-        f"{did_you_mean(text, FEATURES)}"
+        f"Expected --features as one of {', '.join(FEATURE_WORDS)} (got {text!r})."
+        f"{did_you_mean(text, FEATURE_WORDS)}"
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -50,32 +51,55 @@ class Session:
 
         stopped: says what was stopped by Ctrl-C, after the rounds done were saved.
         """
-        folder(self.result.parent)
-        remove_stale_parts(self.partial)
-        if not self.resume:
-            self.partial.unlink(missing_ok=True)
         try:
-            a = self._explained(explain)
+            with _folder(self.result.parent):
+                remove_stale_parts(self.partial)
+                a = self._explained(explain)
+                a.save(self.result)
         except KeyboardInterrupt:
             raise Stopped(stopped) from None
-        a.save(self.result)
         self.partial.unlink(missing_ok=True)
         return a
 
     def _explained(self, explain: Explain) -> gp.Attribution:
+        saved = self._saved()
         try:
-            if self.resume and self.result.exists() and not self.partial.exists():
-                try:
-                    return explain(self.result)
-                except OtherQuestion:  # An earlier run had other settings.
-                    pass
+            if saved == self.result:
+                with suppress(OtherQuestion):  # An earlier run may have had other settings.
+                    return explain(saved)
             return explain(self.partial)
         except BudgetTooSmall as error:  # It is too small for every input.
             raise UsageError(*error.pieces) from error
         except OtherQuestion as error:
             hint = "Try the options of the stopped run, or no --resume."
             raise Unfit(*error.sentence, advice=hint) from error
-        except InvalidFile as error:
-            raise Unfit(*error.pieces, advice="Try without --resume, to begin anew.") from error
         except (InvalidInput, InvalidType) as error:
             raise Unfit(*error.pieces) from error
+
+    def _saved(self) -> Path | None:
+        """The file to go on from, if it is asked for and there: rounds, else a result."""
+        if not self.resume:
+            self.partial.unlink(missing_ok=True)
+        for file in (self.partial, self.result):
+            if self.resume and file.exists():
+                try:
+                    gp.load(file)
+                except InvalidFile as error:
+                    hint = "Try without --resume, to begin anew."
+                    raise Unfit(*error.pieces, advice=hint) from error
+                return file
+        return None
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Make the folder, and remove it again if nothing was written."""
+    new = [place for place in (path, *path.parents) if not place.exists()]
+    folder(path)
+    try:
+        yield
+    finally:
+        for place in new:
+            if any(place.iterdir()):
+                break
+            place.rmdir()

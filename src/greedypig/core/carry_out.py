@@ -50,10 +50,7 @@ def carry_out(
     run = Run(question, method, k=k, stop=stop, seed=seed)
     saved = None if checkpoint is None else _saved(checkpoint, run)
     if saved is not None:
-        exhausted = run.stop.gain and saved.stop is StopReason.NO_GAIN
-        alone = any(rule.measures for rule in run.rules)
-        run.state, run.exhausted = run.state.after(saved, alone=alone), exhausted
-        question.take_up(saved)
+        run.go_on_from(saved)
     rounds_before = len(run.state.picks)
     keep = _Keeper(run, checkpoint if writes else None)
     told = Progress(progress)

@@ -16,7 +16,7 @@ from .errors import Argument, InvalidInput, InvalidType, did_you_mean
 from .features import Features
 from .numbers import check_count, check_knobs
 from .quadrature import Rule
-from .registry import METHODS
+from .registry import METHODS, SCHEDULES
 from .revisions import Revision, WhileGRises
 from .rounds import Round
 from .schedule import equal, geometric
@@ -54,8 +54,6 @@ MethodLike: TypeAlias = Method | OneShot | str | Callable[[Any, Round], Tensor]
 """A method by name, as an object, or as a function (objective, round) → scores."""
 
 MEASURED = "measured"
-SCHEDULES = ("equal", "geometric", MEASURED)
-"""Names of schedules."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from .errors import InvalidInput
 from .numbers import check_count
+from .registry import RULES
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,14 @@ class Rule:
         return len(self.nodes)
 
 
-def _equal(steps: int, place: float) -> Rule:
-    """One node in each of `steps` equal intervals: at its left end (place 0) or its right end (1),
-    of order 1. One left end is the gradient at 1_S."""
-    return Rule(tuple((k + place) / steps for k in range(steps)), (1 / steps,) * steps)
+def left(steps: int) -> Rule:
+    """The left end of each of `steps` equal intervals; order 1. One is the gradient at 1_S."""
+    return Rule(tuple(k / steps for k in range(steps)), (1 / steps,) * steps)
+
+
+def right(steps: int) -> Rule:
+    """The right end of each of `steps` equal intervals; order 1."""
+    return Rule(tuple((k + 1) / steps for k in range(steps)), (1 / steps,) * steps)
 
 
 def trapezoid(steps: int) -> Rule:
@@ -56,18 +60,24 @@ def trapezoid(steps: int) -> Rule:
     return Rule(nodes, (gap / 2, *[gap] * (steps - 2), gap / 2))
 
 
-PATHS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
-    "midpoint": (lambda u: u, lambda u: 1.0),
-    "cubic": (lambda u: u**3, lambda u: 3 * u**2),
-    "smoothstep": (lambda u: u**2 * (3 - 2 * u), lambda u: 6 * u * (1 - u)),
-}
-"""t(u) and dt/du of rules with midpoints in u: ∫₀¹ f(t) dt = ∫₀¹ f(t(u)) · dt/du du, of order 2.
-The nodes of "cubic" crowd at 0, for functions that are steep there; "smoothstep": at both ends."""
+def midpoint(steps: int) -> Rule:
+    """The middle of each of `steps` equal intervals; order 2."""
+    return _midpoints(steps, lambda u: u, lambda u: 1.0)
 
 
-def midpoints(name: str, steps: int) -> Rule:
-    """t(u) at the middle u of each of `steps` equal intervals; the weights sum to 1."""
-    path, speed = PATHS[name]
+def cubic(steps: int) -> Rule:
+    """Midpoints in u with t = u³, of order 2: nodes crowd at 0, for functions steep there."""
+    return _midpoints(steps, lambda u: u**3, lambda u: 3 * u**2)
+
+
+def smoothstep(steps: int) -> Rule:
+    """Midpoints in u with t = u² · (3 − 2u), of order 2: nodes crowd at both ends."""
+    return _midpoints(steps, lambda u: u**2 * (3 - 2 * u), lambda u: 6 * u * (1 - u))
+
+
+def _midpoints(steps: int, path: Callable[[float], float], speed: Callable[[float], float]) -> Rule:
+    """t(u) at the middle u of each of `steps` equal intervals, with weights dt/du that sum to 1:
+    ∫₀¹ f(t) dt = ∫₀¹ f(t(u)) · dt/du du."""
     places = [(k + 0.5) / steps for k in range(steps)]
     weights = [speed(u) for u in places]
     return Rule(tuple(map(path, places)), tuple(w / sum(weights) for w in weights))
@@ -127,20 +137,11 @@ def _gauss(jacobi: Tensor) -> tuple[Tensor, Tensor]:
     return (x + 1) / 2, vectors[0] ** 2
 
 
-RULES: dict[str, Callable[[int], Rule]] = {
-    **{name: partial(midpoints, name) for name in PATHS},
-    "left": lambda steps: _equal(steps, 0.0),
-    "right": lambda steps: _equal(steps, 1.0),
-    "trapezoid": trapezoid,
-    "gauss_legendre": gauss_legendre,
-    "gauss_radau": gauss_radau,
-}
-
-
 def rule(name: str, steps: int) -> Rule:
     """The rule called `name` with `steps` nodes; "gauss-legendre" is spelled either way."""
     steps = check_count("steps", steps)
-    key = str(name).replace("-", "_")
+    key = str(name).replace("_", "-")
     if key not in RULES:
         raise InvalidInput(f"Expected rule to be one of {', '.join(RULES)} (got {name!r}).")
-    return RULES[key](steps)
+    made: Rule = RULES[key].factory(steps)
+    return made

@@ -21,9 +21,16 @@ from .two_sided import as_objective
 FactsAndTensors: TypeAlias = tuple[Facts, Mapping[str, Tensor]]
 """Facts and tensors, as `Attribution.with_notes` takes them."""
 
+Memory: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Tensor]]
+"""Facts by name, and tensors, that a run that goes on needs."""
+
 
 def _no_notes() -> FactsAndTensors:
     return Facts(), {}
+
+
+def _no_memory() -> Memory:
+    return {}, {}
 
 
 def _unchanged(problem: int, attribution: Attribution) -> Attribution:
@@ -58,8 +65,10 @@ class Question:
     """(b,) G of everything, where it is known before the run."""
     finish: Callable[[int, Attribution], Attribution] = _unchanged
     """(problem, its result) → its result with what is measured once the search is over."""
+    memory: Callable[[], Memory] = _no_memory
+    """What was paid and measured up to now and is not in the state; asked after every step."""
     take_up: Callable[[Attribution], object] = id
-    """Is told the saved result that the run goes on from."""
+    """Takes the memory from the saved result that the run goes on from."""
 
     @staticmethod
     def of(objective: Any, features: Features | None = None) -> Question:

@@ -53,9 +53,17 @@ class Run:
         self.settings = question.settings(knobs, self.examples)
         self.reason, self.exhausted = StopReason.RUNNING, False
         with torch.inference_mode(False):
-            self.state = question.start()
+            self.state, self._memory = question.start(), question.memory()
         if self.stop.gradients is not None and self.stop.gradients < self.cost:
             raise BudgetTooSmall(self.cost, self.stop.gradients)
+
+    def go_on_from(self, saved: Attribution) -> None:
+        """Go on after the rounds of a saved result."""
+        alone = any(rule.measures for rule in self.rules)
+        self.state = self.state.after(saved, alone=alone)
+        self.exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
+        self.question.take_up(saved)
+        self._memory = self.question.memory()
 
     def __iter__(self) -> Iterator[State]:
         return self
@@ -78,6 +86,7 @@ class Run:
         """The state that some work leads to, with the time and the forward passes it took."""
         began, forwards = time.monotonic(), self.objective.forwards_used
         state = work()
+        self._memory = self.question.memory()  # Not that of work that is interrupted.
         return replace(
             state,
             seconds=state.seconds + time.monotonic() - began,
@@ -138,6 +147,7 @@ class Run:
                     self.objective, self.features, self.state, alone=alone
                 )
         rankings = self.state.ranking().cpu()
+        facts, tensors = self._memory
         return [
             self.state.attribution(
                 problem,
@@ -151,7 +161,7 @@ class Run:
                 settings=self.settings[problem],
                 provenance=record.provenance,
                 notes=record.notes(),
-            )
+            ).with_notes(facts, **tensors)
             for problem, record in enumerate(self.question.records)
         ]
 

@@ -28,7 +28,7 @@ from ..tensors.notes import model_name
 from ..tensors.targets import levels_to_caller
 from ..types import MethodLike, Model, ObjectiveLike, PathOrText, ProgressLike, Seed
 from .edge_model import EdgeModel, fitting_model, frozen_model
-from .edges import DegreeSampler, EdgeGraph, read_graph
+from .edges import EdgeGraph, read_graph
 from .methods import FOR_EDGES, FOR_NODES, NoEdges, RandomGrowth
 from .node_facts import node_facts
 from .objectives import NodeTarget, node_ids
@@ -87,7 +87,7 @@ def explain_edges(
         if graph.columns == 0:
             raise InvalidInput("Expected at least one edge (got none).")
         _warn_of_directions(graph, undirected)
-        chosen: Method = FOR_EDGES if method is None else _edge_method(method, graph)
+        chosen: Method = FOR_EDGES if method is None else as_method(method)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         question = _question(
@@ -102,10 +102,6 @@ def explain_edges(
         )
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
         return carry_out(question, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
-
-
-def _edge_method(method: MethodLike, graph: EdgeGraph) -> Method:
-    return DegreeSampler(graph) if method == "degree" else as_method(method)
 
 
 def _warn_of_directions(graph: EdgeGraph, undirected: bool | None) -> None:
@@ -181,8 +177,6 @@ def explain_node(
     for name, number in (("k", k), ("hops", hops)):
         if number is not None:
             check_count(name, number)
-    if method == "degree":
-        raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
     chosen: Method = FOR_NODES if method is None else as_method(method)
     chosen = RandomGrowth() if isinstance(chosen, Random) else chosen
     with torch.inference_mode(False):

@@ -25,17 +25,17 @@ from .graph import Graph
 from .methods import FOR_EDGES, ONCE_FOR_EDGES
 from .training import features_of
 
-METHODS = {
+TITLES = {
     "greedy-pig": "Greedy PIG",
     "ig": "PIG (one shot)",
     "degree": "1/√(DᵢDⱼ) sampling",
     "random": "random edges",
 }
-"""The methods that the paper compares, in its order, and their names in tables."""
+"""The names in tables of the methods that the paper compares, in its order."""
 SHARES = tuple(i / 20 for i in range(21))
 """Nothing, 5 %, … 100 % of the edges."""
 DEFAULTS = {"greedy-pig": FOR_EDGES, "ig": ONCE_FOR_EDGES}
-"""What two of the METHODS are here: both take about 100 gradients."""
+"""What two of the methods are here: both take about 100 gradients."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def trace(judge: Judge, order: Tensor, shares: Sequence[float] = SHARES) -> Trac
 def edge_order(method: Any, model: Callable[..., Any], graph: Graph, **more: Any) -> Attribution:
     """The edges of a graph, best first; `order` holds ids of `graph.edges`.
 
-    method: one of METHODS by its name, or a method. more: further arguments of `explain_edges`.
+    method: a name, or a method. more: further arguments of `explain_edges`.
     """
     if isinstance(method, str):
         method = DEFAULTS.get(method, method)
@@ -115,9 +115,9 @@ def edge_order(method: Any, model: Callable[..., Any], graph: Graph, **more: Any
 def compare(
     model: Callable[..., Any], graph: Graph, *, shares: Sequence[float] = SHARES, seed: int = 0
 ) -> dict[str, Trace]:
-    """The trace of each of the METHODS on the same network and graph."""
+    """The trace of each of the paper's methods on the same network and graph."""
     judge = Judge(model, graph)
-    orders = {name: edge_order(name, model, graph, seed=seed).order for name in METHODS}
+    orders = {name: edge_order(name, model, graph, seed=seed).order for name in TITLES}
     return {name: trace(judge, order, shares) for name, order in orders.items()}
 
 
@@ -151,7 +151,7 @@ def _titled(name: str, a: Attribution) -> Trace:
     measured = a.about.trace if isinstance(a.about, EdgeFacts) else None
     if measured is None:
         raise InvalidInput(f"Expected a trace in the notes of {name} (got none). Try trace(…).")
-    title, gradients = METHODS.get(name, name), float(a.gradients_used)
+    title, gradients = TITLES.get(name, name), float(a.gradients_used)
     return replace(measured, title=title, gradients=gradients, seconds=a.seconds)
 
 

@@ -30,7 +30,7 @@ from ..core.errors import GreedyPigError, InvalidInput, first_line
 from ..core.objective import Objective
 from ..network.frozen import Frozen, freeze
 from ..tensors.targets import levels_to_caller
-from .edges import EdgeGraph, rows_of
+from .edges import EdgeGraph, EdgeObjective, rows_of
 from .gcn import convolutions
 from .objectives import NodeTarget
 from .propagation import Adjacency, Arrays, narrows
@@ -106,7 +106,7 @@ class EdgeModel:
         logits = self._messages if self.normalisation == "kept" else self.with_weights
         if self.stack is not None and self.is_fast(target):
             logits = self.stack.logits
-        return edge_objective(logits, target, self.graph)
+        return EdgeObjective(self.graph, logits, target.value)
 
     def with_weights(self, mask: Tensor) -> Any:
         """The output with weights scaled by a mask; loops stay."""
@@ -146,19 +146,6 @@ class EdgeModel:
             return 0.0
         difference = float((masked - cut).abs().max())
         return difference if isfinite(difference) else 0.0
-
-
-def edge_objective(
-    logits: Callable[[Tensor], Any], target: NodeTarget, graph: EdgeGraph
-) -> Objective:
-    """g over the columns of edge_index. logits: the output under a mask (columns,)."""
-
-    def function(points: Tensor, problems: Tensor) -> Tensor:
-        return torch.stack([target.value(logits(point)) for point in points])
-
-    # One row at a time: a row is a pass over the whole graph.
-    start = torch.zeros_like(graph.weight).reshape(1, 1, -1)
-    return Objective(function, start, torch.ones_like(start), batch_size=1)
 
 
 def fitting_model(
@@ -326,7 +313,8 @@ def _agrees(layers: Layers, model: EdgeModel) -> bool:
     generator = torch.Generator().manual_seed(1)
     units = torch.rand(features.count, generator=generator, dtype=x.dtype)
     mask = units[graph.feature_ids].reshape(1, 1, -1)
-    fast, own = (edge_objective(f, target, graph) for f in (stack.logits, model.with_weights))
+    logits = (stack.logits, model.with_weights)
+    fast, own = (EdgeObjective(graph, of_mask, target.value) for of_mask in logits)
     same_value = torch.allclose(fast.values(mask), own.values(mask), rtol=close, atol=close)
     one = mask.new_ones(1)
     gradient, true = (features.sum(g.gradient(mask, one)) for g in (fast, own))

@@ -7,7 +7,7 @@ itself is no connection: it is always present, and its score is 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -175,8 +175,29 @@ def index_edges(
     return graph
 
 
+class EdgeObjective(Objective):
+    """g(mask) = value(logits(mask)) over the columns of edge_index."""
+
+    def __init__(
+        self,
+        graph: EdgeGraph,
+        logits: Callable[[Tensor], Any],
+        value: Callable[[Tensor], Tensor],
+    ) -> None:
+        self.graph = graph
+        # One row at a time: a row is a pass over the whole graph.
+        start = torch.zeros_like(graph.weight).reshape(1, 1, -1)
+        super().__init__(
+            lambda points, _: torch.stack([value(logits(point)) for point in points]),
+            start,
+            torch.ones_like(start),
+            batch_size=1,
+        )
+
+
+@dataclass(frozen=True)
 class DegreeSampler(OneShot):
-    """Features drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
+    """Edges drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
 
     The largest of log p + Gumbel noise come first, which is such a draw. It is the sampler of the
     paper's Fig. 5.
@@ -184,20 +205,28 @@ class DegreeSampler(OneShot):
 
     name = "degree"
 
-    def __init__(self, graph: EdgeGraph) -> None:
-        source, target = graph.edge_index.cpu()
-        weight, none = graph.weight.double().cpu(), torch.zeros(graph.nodes, dtype=torch.float64)
-        degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
-        log_degree = degree.clamp_min(1e-12).log()
-        self.log_weights = torch.zeros(graph.features().count, dtype=torch.float64)
-        self.log_weights[graph.feature_ids.cpu()] = -0.5 * (log_degree[source] + log_degree[target])
-
     def __call__(self, objective: Objective, round: Round) -> Tensor:
         """(1, n) scores; asks for no gradient."""
-        count, drawing = len(self.log_weights), round.generator(0, 0)
-        noise = torch.rand(count, generator=drawing, dtype=torch.float64)
+        if not isinstance(objective.plain, EdgeObjective):
+            raise InvalidInput(
+                f"Expected all edges of a graph for method {self.name!r} (got another input). "
+                "Try gp.explain_edges, or method 'random'."
+            )
+        log_weights, drawing = _log_weights(objective.plain.graph), round.generator(0, 0)
+        noise = torch.rand(len(log_weights), generator=drawing, dtype=torch.float64)
         gumbel = -torch.log(-torch.log(noise.clamp(1e-300, 1 - 1e-16)))
-        return round.features.spread((self.log_weights + gumbel).to(round.mask).unsqueeze(0))
+        return round.features.spread((log_weights + gumbel).to(round.mask).unsqueeze(0))
+
+
+def _log_weights(graph: EdgeGraph) -> Tensor:
+    """log (D_i D_j)^-½ of every feature."""
+    source, target = graph.edge_index.cpu()
+    weight, none = graph.weight.double().cpu(), torch.zeros(graph.nodes, dtype=torch.float64)
+    degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
+    log_degree = degree.clamp_min(1e-12).log()
+    log_weights = torch.zeros(graph.features().count, dtype=torch.float64)
+    log_weights[graph.feature_ids.cpu()] = -0.5 * (log_degree[source] + log_degree[target])
+    return log_weights
 
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:

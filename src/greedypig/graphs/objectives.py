@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..core.errors import Argument, InvalidInput, did_you_mean
 from ..core.numbers import whole
+from ..core.registry import EDGES, OBJECTIVES, serving
 from ..core.two_sided import one_side, title
 
-OBJECTIVES = ("log-likelihood", "log-probability", "softmax", "label-loss")
+NAMES = serving(OBJECTIVES, EDGES)
 
 
 class NodeTarget:
@@ -35,12 +36,12 @@ class NodeTarget:
     ) -> None:
         objective, self.both = one_side(objective)
         objective = "log-probability" if objective is None else objective
-        if not callable(objective) and objective not in OBJECTIVES:
+        if not callable(objective) and objective not in NAMES:
             raise InvalidInput(
                 "Expected ",
                 Argument("objective"),
-                f" to be one of {', '.join(OBJECTIVES)}, or a callable from logits to a number "
-                f"(got {objective!r}).{did_you_mean(str(objective), OBJECTIVES)}",
+                f" to be one of {', '.join(NAMES)}, or a callable from logits to a number "
+                f"(got {objective!r}).{did_you_mean(str(objective), NAMES)}",
             )
         self.function: Callable[[Tensor], Any] | None = objective if callable(objective) else None
         self.name: str = "callable" if callable(objective) else objective

@@ -96,6 +96,7 @@ def explain_photo(
         >>> a.to_html("coffee.html")
     """
     network, name = _network(model)
+    named, both = one_side(objective)
     second, judge_name = (None, None) if judge is None else _network(judge)
     if second is not None and judge_name is not None:
         check_judge(name, network, judge_name, second)

@@ -147,9 +147,14 @@ def select_features(
     def take_up(saved: Attribution) -> None:
         objective.paid |= {name: getattr(saved.about, name, 0) for name in objective.paid}
 
-    record = Record(settings, provenance, lambda: (replace(about, **paid), {}))
+    record = Record(settings, provenance, lambda: (about, {}))
     question = Question(
-        with_sides(objective, both), features, (record,), finish=finish, take_up=take_up
+        with_sides(objective, both),
+        features,
+        (record,),
+        finish=finish,
+        memory=lambda: (dict(objective.paid), {}),
+        take_up=take_up,
     )
     search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
     watch: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress}

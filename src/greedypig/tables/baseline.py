@@ -28,12 +28,13 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.registry import BASELINES, COLUMNS, serving
 from .batch import Batch
 from .distributed import Group
 from .networks import Network
 
 CONDITIONAL = "conditional"
-NAMES = ("zero", "mean", CONDITIONAL)
+NAMES = serving(BASELINES, COLUMNS)
 MOST = 4096
 """The most numbers of a row: their covariance is a matrix, a part of it solved in every round."""
 ROUNDING = 1e-12

@@ -24,6 +24,7 @@ from ..core.numbers import whole
 from ..core.objective import Objective
 from ..core.progress import Progress
 from ..core.question import Question, Record
+from ..core.registry import FEATURES, ROWS, serving
 from ..core.revisions import revisions_of
 from ..core.rules import rules_of
 from ..core.stopping import Stop, as_stop
@@ -48,16 +49,10 @@ from .inputs import Example, check_examples, check_names, ids_like
 from .inputs import Model as ModelInputs
 from .methods import choose
 from .notes import notes_of
-from .pictures import picture_shape, pixels, tokens
+from .pictures import picture_shape
 from .steady import SteadyPIG, bears_views
 from .targets import Target as OutputTarget
 from .targets import levels_to_caller
-
-NAMED_FEATURES = {
-    "elements": lambda layout: Elements(layout.n),
-    "pixels": pixels,
-    "tokens": tokens,
-}
 
 
 @advise
@@ -445,13 +440,14 @@ def check_not_flat(objective: Objective, problem: int, attribution: Attribution)
 def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
     """The features of an input by features= and names= of `explain`."""
     if isinstance(spec, str):
-        if spec not in NAMED_FEATURES:
+        known = serving(FEATURES, ROWS)
+        if spec not in known:
             raise InvalidInput(
-                f"Expected features to be one of {', '.join(NAMED_FEATURES)}, gp.grid(b), "
+                f"Expected features to be one of {', '.join(known)}, gp.grid(b), "
                 f"gp.windows(b), gp.superpixels() or a tensor of group ids (got {spec!r})."
-                f"{did_you_mean(spec, NAMED_FEATURES)}"
+                f"{did_you_mean(spec, known)}"
             )
-        spec = NAMED_FEATURES[spec]
+        spec = FEATURES[spec].factory
     if callable(spec):
         spec = spec(layout, x) if getattr(spec, "reads_input", False) else spec(layout)
     elif isinstance(spec, tuple | list | dict) or hasattr(spec, "__array__"):

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean
 from ..core.layout import Layout, check_plain
+from ..core.registry import BASELINES, ROWS, serving
 
 COLOURS = {"gray": 0.5, "black": 0.0, "white": 1.0}
-NAMES = ("zero", "gray", "black", "white", "mean", "blur")
+NAMES = serving(BASELINES, ROWS)
 BLUR_SHARE = 0.1
 """Standard deviation of the "blur" baseline, as a share of the picture's longer side."""
 

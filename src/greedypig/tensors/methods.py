@@ -68,7 +68,8 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
 def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) -> InRounds:
     if not isinstance(method.schedule, str) or method.per_round is not None:
         return method
-    wanted = method.most_rounds
+    sides = cost // getattr(method, "steps", cost)  # Gradients of each node.
+    cost, gradients, wanted = cost // sides, max(1, gradients // sides), method.most_rounds
     steps = min(cost, max(FEW_STEPS, isqrt(gradients * cost // wanted)))
     rounds = min(wanted, max(gradients // steps, isqrt(gradients)))
     steps = min(steps, gradients // rounds)

