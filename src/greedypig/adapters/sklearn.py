@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from ..compat import private
-from ..core.errors import InvalidInput, MissingPackage, first_line
+from ..core.errors import InvalidInput, MissingPackage, first_line, levels_to_caller
 from ..core.numbers import check_count
 from ..network.frozen import freeze
 from ..tables.api import select_features
 from ..tables.losses import CLASSES, Loss
-from ..tensors.targets import levels_to_caller
 
 try:
     from sklearn import config_context

@@ -29,8 +29,8 @@ import greedypig as gp
 
 from .. import tables
 from ..core.errors import NAMED, quoted
-from ..images.from_spec import build
 from ..network.fingerprint import fingerprint
+from ..network.from_spec import build
 from ..results.files import remove_stale_parts, write_whole
 from ..tables import (
     Batches,

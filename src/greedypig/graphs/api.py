@@ -13,7 +13,7 @@ from torch import Tensor
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, levels_to_caller
 from ..core.features import Features
 from ..core.methods import Method, as_method
 from ..core.numbers import check_count, whole
@@ -23,9 +23,8 @@ from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..core.two_sided import one_side, two_sided, with_sides
 from ..network.fingerprint import callables, digest, fingerprint, versions
+from ..network.names import model_name
 from ..results.graph_notes import EdgeFacts
-from ..tensors.notes import model_name
-from ..tensors.targets import levels_to_caller
 from ..types import MethodLike, Model, ObjectiveLike, PathOrText, ProgressLike, Seed
 from .edge_model import EdgeModel, fitting_model, frozen_model
 from .edges import EdgeGraph, read_graph

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.objective import Objective
+from ..network.names import class_names, model_name
 from ..results.graph_notes import DrawnNode, NodeFacts
 from ..results.labels import edge_ends
-from ..tensors.notes import class_names, model_name
 from .edge_model import EdgeModel
 from .objectives import NodeTarget
 from .subgraph import Neighbourhood, NodeObjective

@@ -12,7 +12,7 @@ import torch
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, levels_to_caller
 from ..core.features import Elements
 from ..core.methods import InRounds, Method, as_method
 from ..core.numbers import check_count, check_seed, whole
@@ -22,9 +22,8 @@ from ..core.scorers import MarginalGains, Random
 from ..core.stopping import Stop
 from ..core.two_sided import one_side, title, with_sides
 from ..network.fingerprint import callables, digest, fingerprint, versions
+from ..network.names import model_name
 from ..results.table_notes import TableFacts
-from ..tensors.notes import model_name
-from ..tensors.targets import levels_to_caller
 from ..types import Baseline, MethodLike, Model, PathOrText, ProgressLike, Seed
 from . import losses
 from .baseline import keep_constant, set_baseline

@@ -8,18 +8,18 @@ and `to_pixels`, a function from an input to its picture in [0, 1], (1 or 3, hei
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, levels_to_caller
 from ..core.question import FactsAndTensors
+from ..network.names import class_names, model_name
 from ..results.input_notes import ImageFacts, TensorFacts
 from .inputs import Example
-from .targets import levels_to_caller
 
 PREDICTIONS = 5
 """The most probable classes that a result names."""
@@ -78,20 +78,6 @@ def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tenso
         low, high = 0.0, 1.0
     x, absent = ((t - low) / max(high - low, 1e-30) for t in (x, absent))
     return levels(x, shape), levels(absent, shape)
-
-
-def class_names(model: Callable[..., Any], count: int) -> list[str]:
-    """The names of the model's outputs; "output 3" where it has none for every output."""
-    names = getattr(model, "classes", None)
-    if isinstance(names, Sequence) and not isinstance(names, str) and len(names) == count:
-        return [str(name) for name in names]
-    return [f"output {i}" for i in range(count)]
-
-
-def model_name(model: Callable[..., Any]) -> str:
-    """The name that the model gives itself, else that of its class or function; "" of a lambda."""
-    name = getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__
-    return name if isinstance(name, str) and name != "<lambda>" else ""
 
 
 def levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:

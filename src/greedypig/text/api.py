@@ -15,7 +15,7 @@ from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
 from ..core.enough import ENOUGH, first_enough
-from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean
+from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean, levels_to_caller
 from ..core.features import Elements
 from ..core.numbers import whole
 from ..core.question import Question, Record
@@ -23,7 +23,7 @@ from ..core.stopping import Stop, as_stop
 from ..core.two_sided import one_side, title, with_sides
 from ..network.fingerprint import callables, digest, versions
 from ..results.text_notes import NEARLY, TextFacts, TextNotes
-from ..tensors.targets import Reference, References, levels_to_caller
+from ..tensors.targets import Reference, References
 from ..tensors.targets import Target as OutputTarget
 from ..types import MethodLike, ObjectiveLike, PathOrText, ProgressLike, Seed, Target
 from . import models
