@@ -17,16 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from ..compat import private
 from ..core.errors import InvalidInput, MissingPackage, first_line, levels_to_caller
 from ..core.numbers import check_count
+from ..core.stopping import Stop
 from ..network.frozen import freeze
 from ..tables.api import select_features
-from ..tables.losses import CLASSES, Loss
+from ..tables.losses import CLASSES, Loss, LossLike
+from ..types import Baseline, MethodLike
 
 try:
     from sklearn import config_context
@@ -112,18 +114,18 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     def __init__(
         self,
-        model: Any = None,
+        model: object = None,
         n_features_to_select: int | float | None = None,
         *,
-        loss: str | Callable[..., Any] = "auto",
+        loss: LossLike = "auto",
         outputs: str = "logits",
-        method: Any = None,
-        stop: Any = None,
-        baseline: Any = "mean",
+        method: MethodLike | None = None,
+        stop: Stop | None = None,
+        baseline: Baseline = "mean",
         budget: int | None = None,
         batch_size: int = 512,
         max_rows: int = 100_000,
-        random_state: Any = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.model = model
         self.n_features_to_select = n_features_to_select
@@ -137,7 +139,9 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FeatureSelector:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> FeatureSelector:
         """Select on these rows.
 
         sample_weight: (rows,) how much each row counts in the loss, and in fitting a model that is
@@ -147,7 +151,11 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return self._select(self._checked(X, y, sample_weight), None)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> FeatureSelector:
         """Select anew on these rows and a uniform sample of those seen before.
 
