@@ -77,9 +77,9 @@ def explain(parser: argparse.ArgumentParser) -> None:
 
 
 COMPARE = """\
-Compare methods on the same photos: SIC AUC, the area under the curve of the probability with only
-the best features (higher is better); LIC AUC, that of the distance from the prediction for the
-whole photo (lower is better); gradients; seconds.
+Compare methods on photos by SIC AUC, the area under the curve of the probability with only the best
+features (higher is better); LIC AUC, that of the distance from the whole photo's prediction (lower
+is better); gradients; seconds.
 
 Tables, a figure, a page and every result are written. With several photos both areas are of the
 median curve. One-shot methods rank features by absolute score, as in the paper. Method paper is
