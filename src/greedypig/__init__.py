@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .tensors.steady import SteadyPIG
     from .tensors.targets import margin
     from .text.api import explain_text, truncate_text
-    from .text.rivals import Attention, ContextCite
+    from .text.comparison_methods import Attention, ContextCite
 
 __version__ = "0.2.0"
 
@@ -85,7 +85,7 @@ _HOMES = {
     "tensors.steady": "SteadyPIG",
     "tensors.targets": "margin",
     "text.api": "explain_text truncate_text",
-    "text.rivals": "Attention ContextCite",
+    "text.comparison_methods": "Attention ContextCite",
 }
 """Where each public name lives. It is imported when it is first used, so that a program that only
 wants to print its help does not wait for torch."""

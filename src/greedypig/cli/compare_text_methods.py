@@ -22,8 +22,8 @@ from .text_sources import Source
 if TYPE_CHECKING:
     from .explain_text import Question
 
-FOR_ANSWERS = ("captum-ablation", "captum-shapley")
-"""Methods for language models only."""
+WITH_GRADIENTS = {"greedy-pig", "sequential-gradient", "ig"}
+"""Those of the usual methods that take gradients."""
 
 
 def compare(question: Question, source: Source, stem: Path) -> tuple[Path, gp.Attribution]:
@@ -61,13 +61,11 @@ def _methods(question: Question) -> list[str]:
     """The methods of --compare; those that were not named are left out where they do not fit."""
     if question.args.methods is not None:
         return list(question.args.methods)
-    usual = serving(METHODS, TEXTS, compared=True)
-    names = [name for name in usual if question.answers or name not in FOR_ANSWERS]
-    missing = {"captum": "captum", "context": "sklearn"}
-    absent = {start for start, package in missing.items() if not importlib.util.find_spec(package)}
+    left_out = set() if importlib.util.find_spec("sklearn") else {"context-cite"}
     if question.args.absent == "deleted":
-        absent |= {"greedy", "sequential", "ig", "gradient", "captum"}
-    return [name for name in names if name.partition("-")[0] not in absent]
+        left_out |= WITH_GRADIENTS
+    usual = serving(METHODS, TEXTS, compared=True)
+    return [name for name in usual if name not in left_out]
 
 
 def show_comparison(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
