@@ -120,6 +120,20 @@ def test_sentences_of_the_answer_are_explained_one_by_one(answers, answer, saved
     assert by_text["curve"] == second["curve"]
 
 
+def test_an_answer_that_the_model_would_not_give_is_doubted_everywhere(answer, call, saved):
+    ask = ("explain-text", *ASKED, "--model", "speaker", "--answer", "the house")
+    record = answer(*ask)
+    (caution,) = [line for line in record["cautions"] if "would not give" in line]
+    assert "leave out --answer to explain" in caution
+    out = " ".join(call(*ask)[1].split())
+    assert f"▲ {caution}" in out
+    assert "“the house” is improbable" in out
+    page = (saved / "docs.html").read_text()
+    assert "leave out answer= to explain" in page
+    table = call(*ask, "--compare", "--methods", "random,attention")[1]
+    assert f"▲ {caution}" in " ".join(table.split())
+
+
 def test_the_model_s_own_answer_is_told_apart(answers, answer, saved):
     ask = ("explain-text", *ASKED, "--model", "speaker")
     whole = answer(*ask)

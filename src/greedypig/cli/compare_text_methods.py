@@ -16,7 +16,7 @@ from ..results.comparison import MethodTable
 from ..results.text_notes import COLUMNS, TextNotes, compared
 from . import outputs
 from .terminal import Terminal
-from .text_output import record, show_head
+from .text_output import ANSWER, record, show_head
 from .text_sources import Source
 
 if TYPE_CHECKING:
@@ -79,6 +79,6 @@ def show_comparison(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]
     length = max(20, min(terminal.width, 100) - 26)
     firsts = [[name, notes.first(row, length)] for name, row in notes.methods.items()]
     terminal.table(["", f"first {notes.unit}"], firsts, names=2)
-    for caution in notes.cautions():
+    for caution in notes.cautions(ANSWER):
         terminal.caution(caution.line)
     terminal.say(f"{outputs.wrote(files)}, and every result")
