@@ -243,11 +243,11 @@ def test_a_class_that_the_text_speaks_against_is_warned_of():
 @pytest.mark.parametrize(
     "asked",
     [
-        {"kind": "llama", "answer": "the cat sat"},
-        {"kind": "llama", "answer": "the cat sat", "objective": gp.two_sided()},
+        {"kind": "llama", "answer": "good bad very"},
+        {"kind": "llama", "answer": "good bad very", "objective": gp.two_sided()},
         {"kind": "gpt2", "answer": ","},
         {"kind": "bert", "target": 0},
-        {"kind": "llama", "answer": "the cat sat", "absent": "deleted"},
+        {"kind": "llama", "answer": "good bad very", "absent": "deleted"},
     ],
 )
 def test_where_the_text_changes_nothing_one_round_gives_the_order(asked):
