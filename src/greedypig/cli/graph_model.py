@@ -18,7 +18,7 @@ from ..core.errors import GreedyPigError, first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
 from ..graphs.compression import logits_of
 from ..graphs.files import read_tensors
-from ..images.from_spec import build
+from ..network.from_spec import build
 from ..results.wording import count
 from . import options, outputs
 from .commands import TRAINING

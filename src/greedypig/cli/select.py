@@ -20,12 +20,12 @@ from .. import plots
 from .. import report as pages
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
 from ..core.records import plain_fields
+from ..network.distributed import joined, own_device, restarted
 from ..results import table_notes
 from ..results.files import write_whole
 from ..results.table_notes import ColumnNotes, Selection, Summary, TableFacts
 from ..results.wording import count
 from ..tables import Reading, Schema, Table, criteo_reading, open_table
-from ..tables.distributed import joined, own_device, restarted
 from . import options, outputs
 from .commands import TASKS
 from .failures import DONE, Stopped, UsageError

@@ -29,8 +29,9 @@ import greedypig as gp
 
 from .. import tables
 from ..core.errors import NAMED, quoted
-from ..images.from_spec import build
+from ..network.distributed import Group
 from ..network.fingerprint import fingerprint
+from ..network.from_spec import build
 from ..results.files import remove_stale_parts, write_whole
 from ..tables import (
     Batches,
@@ -45,7 +46,6 @@ from ..tables import (
     evaluate,
 )
 from ..tables.column_checks import LEAKS
-from ..tables.distributed import Group
 from ..tables.losses import as_logits
 from ..tables.methods import FOR_COLUMNS
 from ..tables.training import answer_to
