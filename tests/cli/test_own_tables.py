@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import tiny_tables
 
 import greedypig as gp
-from greedypig.cli.select_job import adapt, batches_for
-from greedypig.tables import Batches, evaluate, open_table, survey
+from greedypig.tables import Batches, evaluate, job, open_table, survey
+from greedypig.tables.given_model import adapt, batches_for
 
 ASK = ("--label", "y", "--k", "1,3", "--seeds", "1", "--epochs", "1", "--methods", "greedy-pig")
 
@@ -138,17 +138,15 @@ def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_named(call, place
 
 
 def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch):
-    from greedypig.cli import select_job
-
     written(place, binary)
-    plain = select_job.write_whole
+    plain = job.write_whole
 
     def full(file, content):
         if file.name == "network.safetensors":
             raise gp.DiskFull("Expected space on the disk (got: No space left on device).")
         plain(file, content)
 
-    monkeypatch.setattr(select_job, "write_whole", full)
+    monkeypatch.setattr(job, "write_whole", full)
     code, _, err = call("select", "t.parquet", *ASK, "--out", "out")
     assert code == 1
     assert "No space left on device). Go on with:" in err

@@ -20,10 +20,10 @@ import tiny_tables
 import greedypig as gp
 from agreement import agree_in_numbers
 from conftest import environment
-from greedypig.cli import select_job
 from greedypig.core import carry_out
 from greedypig.results import storage
-from greedypig.tables import Reading
+from greedypig.tables import Reading, job
+from greedypig.tables.plan import Plan
 
 QUICK = ("--seeds", "1", "--epochs", "1")
 OWN = ("--model", "tiny_tables:build")
@@ -192,7 +192,7 @@ def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
 
 
 def plan(ks=(), model=None):
-    return select_job.Plan("y", Reading(), ks, 1, 0, ("ig",), model, None)
+    return Plan("y", Reading(), ks, 1, 0, ("ig",), model, None)
 
 
 @pytest.mark.parametrize(
@@ -421,16 +421,16 @@ def test_a_schema_of_the_model_that_cannot_be_read_is_one_sentence(call, table, 
 @pytest.mark.parametrize(("stage", "at"), [("greedy-pig", 4), ("ig", 1), ("retraining", 3)])
 def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypatch, stage, at):
     whole = answer(*ARGS, "--out", "whole")
-    left, plain = [at], select_job.SelectJob.advance
+    left, plain = [at], job.SelectJob.advance
 
-    def advance(self, name, share):
-        plain(self, name, share)
-        left[0] -= name == stage
+    def advance(self, share):
+        plain(self, share)
+        left[0] -= self.stage.endswith(stage)
         if left[0] == 0:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as m:
-        m.setattr(select_job.SelectJob, "advance", advance)
+        m.setattr(job.SelectJob, "advance", advance)
         code, out, err = call(*ARGS)
     assert (code, out) == (1, "")
     assert "Stopped while" in err
@@ -445,12 +445,12 @@ def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypat
 @pytest.mark.slow
 def test_what_is_done_is_not_done_again_and_more_is_added(answer, table, monkeypatch):
     first = answer(*ARGS)
-    trained, plain = [], select_job.tables.retrain
+    trained, plain = [], job.retrain
 
     def watched(*args, watch, **more):
         return plain(*args, watch=lambda training, _: trained.append(training), **more)
 
-    monkeypatch.setattr(select_job.tables, "retrain", watched)
+    monkeypatch.setattr(job, "retrain", watched)
     assert answer(*ARGS, "--resume")["losses"] == first["losses"]
     assert trained == []
     more = answer(*ARGS, "--seeds", "2", "--resume")
