@@ -19,7 +19,6 @@ def explain_node_of(
     model: Callable[..., Any], graph: Graph, node: int, **search: Any
 ) -> Attribution:
     """`explain_node` with the graph's names of nodes and classes. search: further arguments."""
-    search["undirected"] = graph.undirected
     a = explain_node(model, graph.x, graph.indexed, node, **search)
     facts = facts_of(a)
     names = tuple(graph.class_name(c) for c in range(len(facts.classes)))

@@ -43,7 +43,7 @@ from ..network.distributed import ALONE, Group
 from ..network.fingerprint import fingerprint, versions
 from ..network.from_spec import build
 from ..network.names import model_name
-from ..results.files import remove_stale_parts, write_whole
+from ..results.files import is_ours, remove_stale_parts, write_whole
 from ..results.storage import load
 from ..results.table_notes import METRICS, Constant, Selection, TableFacts
 from ..types import MethodLike
@@ -239,8 +239,7 @@ class SelectJob:
         file = self.work / "job.json"
         if self.group.first:
             remove_stale_parts(file)
-            is_ours = file.is_file() and b"greedypig" in file.read_bytes()
-            if not is_ours and self.work.exists() and any(self.work.iterdir()):
+            if not is_ours(file) and self.work.exists() and any(self.work.iterdir()):
                 raise InvalidInput(
                     f"Expected {self.work} to be free, or a folder of greedypig (got another, "
                     "which is left alone).",
