@@ -37,7 +37,7 @@ from ..core.errors import (
     InvalidFile,
     InvalidInput,
 )
-from ..core.progress import Progress, ProgressLike
+from ..core.progress import Progress
 from ..core.registry import COLUMNS, METHODS, serving
 from ..network.distributed import ALONE, Group
 from ..network.fingerprint import fingerprint, versions
@@ -46,7 +46,7 @@ from ..network.names import model_name
 from ..results.files import is_ours, remove_stale_parts, write_whole
 from ..results.storage import load
 from ..results.table_notes import METRICS, Constant, Selection, TableFacts
-from ..types import MethodLike
+from ..types import MethodLike, PathOrText, ProgressLike
 from .api import select_features
 from .column_checks import LEAKS, ColumnWarning
 from .files import CRITEO, Table, open_table
@@ -70,7 +70,6 @@ ANEW: tuple[str | Argument, ...] = (
     *(Argument("resume", False), " to begin anew, with another "),
     *(Argument("folder"), " to keep what is here."),
 )
-Where = str | PathLike[str]
 
 
 class SelectJob:
@@ -108,10 +107,10 @@ class SelectJob:
 
     def __init__(
         self,
-        table: Where | Sequence[Where] | Table,
+        table: PathOrText | Sequence[PathOrText] | Table,
         label: str | None = None,
         *,
-        valid: Where | None = None,
+        valid: PathOrText | None = None,
         drop: Sequence[str] = (),
         categorical: Sequence[str] = (),
         task: Task | None = None,
@@ -121,7 +120,7 @@ class SelectJob:
         seeds: int = 3,
         epochs: int | None = None,
         seed: int = 0,
-        folder: Where | None = None,
+        folder: PathOrText | None = None,
         device: torch.device | str = "cpu",
         group: Group = ALONE,
     ) -> None:
@@ -151,15 +150,10 @@ class SelectJob:
         self._asked = Plan(label, reading, kept, seeds, seed, tuple(methods), name, epochs)
         self._asked.check(len(table.kinds) - 1)
         self.plan = self._asked
-        further = [] if valid is None else [open_table(valid, keep=table.kinds)]
-        self.tables = [table, *further]
-        training = {file.path.resolve() for file in table.files}
-        for file in (file for rows in further for file in rows.files):
-            if file.path.resolve() in training:
-                text = f"{file.path} is among the training rows and the validation rows: losses "
-                advice = ("Try ", Argument("valid"), " with rows of its own, or none.")
-                warning = GreedyPigWarning(f"{text}will be too low.", advice=advice)
-                warnings.warn(warning, stacklevel=2)
+        self.tables = [table]
+        if valid is not None:
+            self.tables.append(open_table(valid, keep=table.kinds))
+            self._check_apart(*self.tables)
         self._given, self.device, self.group = model, torch.device(device), group
         if folder is None:
             if group.size > 1:
@@ -174,6 +168,17 @@ class SelectJob:
         """What is under way, a word more about it, and what is done of it."""
         self.warnings: list[GreedyPigWarning] = []
         self.seconds = 0.0
+
+    def _check_apart(self, table: Table, valid: Table) -> None:
+        """Warn of files that are in both tables."""
+        training = {file.path.resolve() for file in table.files}
+        for path in (file.path for file in valid.files if file.path.resolve() in training):
+            warning = GreedyPigWarning(
+                f"{path} is among the training rows and the validation rows: losses will be too "
+                "low.",
+                advice=("Try ", Argument("valid"), " with rows of its own, or none."),
+            )
+            warnings.warn(warning, stacklevel=3)
 
     def run(self, *, resume: bool = True, progress: ProgressLike = None) -> Attribution:
         """Do all stages; returns the first method's result, whose page shows everything.
