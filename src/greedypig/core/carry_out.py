@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 
 from .attribution import Attribution
-from .errors import Argument, InvalidInput, OtherQuestion
+from .errors import Argument, InvalidInput, InvalidType, OtherQuestion
 from .features import Features
 from .methods import MethodLike
 from .progress import Progress, ProgressLike
@@ -104,7 +104,11 @@ class _Keeper:
 
 def check_checkpoint(checkpoint: PathOrText | None) -> None:
     """Refuse a file in a folder that is not there, before the run rather than after its rounds."""
-    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
+    if not isinstance(checkpoint, str | PathLike | None):
+        raise InvalidType(f"Expected checkpoint to be a path (got {checkpoint!r}).")
+    if checkpoint is None:
+        return
+    if not fspath(checkpoint) or not Path(checkpoint).absolute().parent.is_dir():
         raise InvalidInput(
             f"Expected checkpoint to be a file in a folder that exists "
             f"(got {fspath(checkpoint)!r})."
@@ -129,7 +133,7 @@ def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
 def _difference(saved: Attribution, run: Run) -> tuple[str | Argument, ...]:
     """What the saved run was asked otherwise than this one, in a sentence; else nothing."""
     provenance = run.question.records[0].provenance
-    for what in ("model", "input", *CALLABLES):
+    for what in ("model", "input", "held-out rows", *CALLABLES):
         if saved.provenance.get(what) != provenance.get(what):
             return (f"Expected the {what} of the saved run (got another: fingerprints differ).",)
     if not _same_features(saved.features, run.features):

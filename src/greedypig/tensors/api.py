@@ -197,7 +197,15 @@ def explain_many(
     told = Progress(progress, "examples")
     total = len(xs) if isinstance(xs, Sized) else None
     many = Many(job, search, folder, lambda done: told(done, total))
-    return many.results(_examples(job, xs, iter(targets), iter(each_fixed)))
+    return _told(many.results(_examples(job, xs, iter(targets), iter(each_fixed))), told)
+
+
+def _told(results: Iterator[Attribution], told: Progress) -> Iterator[Attribution]:
+    """The results; the line of progress ends with them, also after an error."""
+    try:
+        yield from results
+    finally:
+        told.end()
 
 
 def _examples(
@@ -303,6 +311,8 @@ class Folder:
     """The results of `explain_many` in a folder, a file for each example, by number."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
+        if not isinstance(path, str | PathLike):
+            raise InvalidType(f"Expected checkpoint to be a path (got {path!r}).")
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise InvalidInput(
