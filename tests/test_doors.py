@@ -297,6 +297,17 @@ def test_a_checkpoint_of_another_question_is_refused_and_stays(name, other, path
     assert watch.gradients == 0
 
 
+def two_sided_maximize(*, both: bool = False, **options: Any) -> gp.Attribution:
+    objective = gp.objective(net(17, 9).g, 9, dtype=torch.float64)
+    asked = gp.two_sided(objective) if both else objective
+    return gp.maximize(asked, **{"method": PIG, "k": 4} | options)
+
+
+def scaled(factor: float) -> Any:
+    """A scorer of the caller's own."""
+    return lambda objective, round: factor * round.rest
+
+
 AFTERWARDS: dict[str, tuple[str, Door, dict[str, Any], dict[str, Any]]] = {
     "valid added": ("held-out rows", select_features, {}, {"valid": cut(X[:90], Y[:90])}),
     "valid taken away": ("held-out rows", select_features, {"valid": cut(X[:90], Y[:90])}, {}),
@@ -307,6 +318,11 @@ AFTERWARDS: dict[str, tuple[str, Door, dict[str, Any], dict[str, Any]]] = {
         {"method": "ig", "ranking": "absolute"},
     ),
     "connected": ("connected", explain_node, {}, {"connected": False}),
+    "two sides": ("two_sided", two_sided_maximize, {}, {"both": True}),
+    "one side": ("two_sided", two_sided_maximize, {"both": True}, {}),
+    "scorer": ("function", explain, {"method": scaled(1)}, {"method": scaled(2)}),
+    "scorer in rounds": ("function", explain, *({"method": gp.Greedy(scaled(i))} for i in (1, 2))),
+    "noise": ("function", explain, *({"method": gp.SmoothIG(scaled(i), 2)} for i in (1, 2))),
 }
 """What no round shows in a file: the name in the error, and both calls."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from math import isclose
 from typing import Any, ClassVar, Self
 
@@ -97,8 +98,10 @@ class Custom(OneShot):
         return int(getattr(self.function, "cost", 0))
 
     def settings(self) -> dict[str, Any]:
-        """The function's name, and its fields if it is a dataclass."""
-        return described(self.function) | {"method": self.name}
+        """The function's name, the fields of a dataclass, and a digest of what it computes."""
+        identity = import_module("greedypig.network.fingerprint").identity  # Above this room.
+        known = {"method": self.name, "function": identity(self.function)}
+        return described(self.function) | known
 
     def __call__(self, objective: Any, round: Round, /) -> Tensor:
         """What the function returns."""
@@ -122,6 +125,8 @@ def _plain(knob: Any) -> Any:
         return list(knob)
     if isinstance(knob, Mapping):
         return dict(knob)
+    if callable(knob) and not isinstance(knob, OneShot):
+        knob = Custom(knob)
     return knob.settings() if isinstance(knob, OneShot) else described(knob)
 
 
