@@ -338,6 +338,18 @@ def test_a_finished_checkpoint_is_not_the_answer_to_what_it_was_not_asked(name, 
     assert path.read_bytes() == content
 
 
+WRONG: dict[str, Any] = {"method": "pig", "stop": 3, "seed": "x", "checkpoint": 3, "progress": 3}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+@pytest.mark.parametrize("name", DOORS)
+def test_a_wrong_argument_is_named_by_its_error(name, argument, watch):
+    with pytest.raises(gp.GreedyPigError, match="Expected") as error:
+        DOORS[name](**{argument: WRONG[argument]})
+    assert error.value.argument == argument
+    assert watch.gradients == 0
+
+
 @pytest.mark.parametrize("checkpoint", [3, True, ""])
 @pytest.mark.parametrize("name", DOORS)
 def test_a_checkpoint_that_is_no_path_is_refused_before_the_search(name, checkpoint, watch):

@@ -431,6 +431,16 @@ def test_memory_that_runs_out_at_a_given_batch_size_is_the_caller_s_to_hear():
 
 
 @pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [("baseline", []), ("features", "foo"), ("batch_size", 0), ("names", ["a"]), ("k", 0)],
+)
+def test_an_error_of_a_shared_argument_names_it(argument, wrong):
+    with pytest.raises(gp.GreedyPigError) as error:
+        explain_row(**{argument: wrong})
+    assert error.value.argument == argument
+
+
+@pytest.mark.parametrize(
     "error",
     [
         BudgetTooSmall(4, 3),

@@ -105,13 +105,16 @@ class _Keeper:
 def check_checkpoint(checkpoint: PathOrText | None) -> None:
     """Refuse a file in a folder that is not there, before the run rather than after its rounds."""
     if not isinstance(checkpoint, str | PathLike | None):
-        raise InvalidType(f"Expected checkpoint to be a path (got {checkpoint!r}).")
+        raise InvalidType(
+            f"Expected checkpoint to be a path (got {checkpoint!r}).", argument="checkpoint"
+        )
     if checkpoint is None:
         return
     if not fspath(checkpoint) or not Path(checkpoint).absolute().parent.is_dir():
         raise InvalidInput(
             f"Expected checkpoint to be a file in a folder that exists "
-            f"(got {fspath(checkpoint)!r})."
+            f"(got {fspath(checkpoint)!r}).",
+            argument="checkpoint",
         )
 
 
@@ -119,7 +122,9 @@ def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
     """The saved rounds of this question; None where there is no file."""
     check_checkpoint(checkpoint)
     if run.objective.b > 1:
-        raise InvalidInput(f"Expected one problem for checkpoint (got {run.objective.b}).")
+        raise InvalidInput(
+            f"Expected one problem for checkpoint (got {run.objective.b}).", argument="checkpoint"
+        )
     if not Path(checkpoint).exists():
         return None
     load: Callable[[PathOrText], Attribution]

@@ -110,7 +110,8 @@ def explain_photo(
         )
     if ranking not in ONE_SHOT_RANKINGS:
         raise InvalidInput(
-            f"Expected ranking to be one of {', '.join(ONE_SHOT_RANKINGS)} (got {ranking!r})."
+            f"Expected ranking to be one of {', '.join(ONE_SHOT_RANKINGS)} (got {ranking!r}).",
+            argument="ranking",
         )
     source = os.fspath(photo) if isinstance(photo, str | os.PathLike) else ""
     source = source or str(getattr(photo, "filename", ""))

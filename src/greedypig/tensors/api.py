@@ -312,12 +312,15 @@ class Folder:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         if not isinstance(path, str | PathLike):
-            raise InvalidType(f"Expected checkpoint to be a path (got {path!r}).")
+            raise InvalidType(
+                f"Expected checkpoint to be a path (got {path!r}).", argument="checkpoint"
+            )
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise InvalidInput(
                 f"Expected checkpoint to be a folder for explain_many (got a file, "
-                f"{fspath(path)!r})."
+                f"{fspath(path)!r}).",
+                argument="checkpoint",
             )
         self.path.mkdir(parents=True, exist_ok=True)
 
@@ -442,7 +445,8 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(known)}, gp.grid(b), "
                 f"gp.windows(b), gp.superpixels() or a tensor of group ids (got {spec!r})."
-                f"{did_you_mean(spec, known)}"
+                f"{did_you_mean(spec, known)}",
+                argument="features",
             )
         spec = FEATURES[spec].factory
     if callable(spec):
@@ -452,10 +456,13 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
     if not isinstance(spec, Features):
         raise InvalidType(
             f"Expected features to be a name, gp.grid(b), gp.windows(b), gp.superpixels(), a "
-            f"Features object or group ids (got {type(spec).__name__})."
+            f"Features object or group ids (got {type(spec).__name__}).",
+            argument="features",
         )
     if spec.n != layout.n:
-        raise InvalidInput(f"Expected features over {layout.n} values (got {spec.n}).")
+        raise InvalidInput(
+            f"Expected features over {layout.n} values (got {spec.n}).", argument="features"
+        )
     return spec if names is None else spec.named(check_names(names))
 
 
@@ -468,7 +475,8 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
         got = ", ".join(map(str, spec)) if isinstance(spec, dict) else len(ids)
         raise InvalidInput(
             f"Expected group ids for {len(layout.shapes)} inputs, {', '.join(layout.names)} "
-            f"(got {got})."
+            f"(got {got}).",
+            argument="features",
         )
     parts = []
     for each, shape, name in zip(ids, layout.shapes, layout.names, strict=True):
