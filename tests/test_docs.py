@@ -194,3 +194,8 @@ def test_the_table_of_methods_is_that_of_the_registry():
         entry.name: (entry.title if entry.title in greedypig.__all__ else "", set(entry.kinds))
         for entry in registry.METHODS.values()
     }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=short)
+def test_no_page_names_an_argument_that_is_gone(page):
+    assert not re.search(r"\bresume=|about\[|\(objective, mask\)", page.read_text())

@@ -9,7 +9,8 @@ import json
 import pickle
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -296,6 +297,67 @@ def test_a_checkpoint_of_another_question_is_refused_and_stays(name, other, path
     assert "of the saved run" in str(error.value)
     assert "checkpoint" in str(error.value)
     assert path.read_bytes() == before
+    assert watch.gradients == 0
+
+
+def two_sided_maximize(*, both: bool = False, **options: Any) -> gp.Attribution:
+    objective = gp.objective(net(17, 9).g, 9, dtype=torch.float64)
+    asked = gp.two_sided(objective) if both else objective
+    return gp.maximize(asked, **{"method": PIG, "k": 4} | options)
+
+
+def scaled(factor: float) -> Any:
+    """A scorer of the caller's own."""
+    return lambda objective, round: factor * round.rest
+
+
+AFTERWARDS: dict[str, tuple[str, Door, dict[str, Any], dict[str, Any]]] = {
+    "valid added": ("held-out rows", select_features, {}, {"valid": cut(X[:90], Y[:90])}),
+    "valid taken away": ("held-out rows", select_features, {"valid": cut(X[:90], Y[:90])}, {}),
+    "ranking": (
+        "ranking",
+        explain_photo,
+        {"method": "ig"},
+        {"method": "ig", "ranking": "absolute"},
+    ),
+    "connected": ("connected", explain_node, {}, {"connected": False}),
+    "two sides": ("two_sided", two_sided_maximize, {}, {"both": True}),
+    "one side": ("two_sided", two_sided_maximize, {"both": True}, {}),
+    "scorer": ("function", explain, {"method": scaled(1)}, {"method": scaled(2)}),
+    "scorer in rounds": ("function", explain, *({"method": gp.Greedy(scaled(i))} for i in (1, 2))),
+    "noise": ("function", explain, *({"method": gp.SmoothIG(scaled(i), 2)} for i in (1, 2))),
+}
+"""What no round shows in a file: the name in the error, and both calls."""
+
+
+@pytest.mark.parametrize("name", AFTERWARDS)
+def test_a_finished_checkpoint_is_not_the_answer_to_what_it_was_not_asked(name, path):
+    named, door, before, now = AFTERWARDS[name]
+    options = {"k": None} if "ig" in before.values() else {}
+    door(checkpoint=path, **options, **before)
+    content = path.read_bytes()
+    with pytest.raises(gp.InvalidInput, match=rf"Expected the .*{named}.*checkpoint"):
+        door(checkpoint=path, **options, **now)
+    assert path.read_bytes() == content
+
+
+WRONG: dict[str, Any] = {"method": "pig", "stop": 3, "seed": "x", "checkpoint": 3, "progress": 3}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+@pytest.mark.parametrize("name", DOORS)
+def test_a_wrong_argument_is_named_by_its_error(name, argument, watch):
+    with pytest.raises(gp.GreedyPigError, match="Expected") as error:
+        DOORS[name](**{argument: WRONG[argument]})
+    assert error.value.argument == argument
+    assert watch.gradients == 0
+
+
+@pytest.mark.parametrize("checkpoint", [3, True, ""])
+@pytest.mark.parametrize("name", DOORS)
+def test_a_checkpoint_that_is_no_path_is_refused_before_the_search(name, checkpoint, watch):
+    with pytest.raises(gp.GreedyPigError, match="Expected checkpoint to be a"):
+        DOORS[name](checkpoint=checkpoint)
     assert watch.gradients == 0
 
 
@@ -614,6 +676,18 @@ def test_progress_of_many_counts_examples(capsys):
     assert capsys.readouterr().err.endswith("\n")
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_progress_line_of_many_ends_where_their_number_is_not_known(fails, capsys):
+    def rows() -> Iterator[Tensor]:
+        yield row(0)
+        if fails:
+            raise ValueError("the disk of the rows is gone")
+
+    with pytest.raises(ValueError, match="gone") if fails else nullcontext():
+        list(gp.explain_many(mlp(), rows(), method=PIG, progress=True))
+    assert capsys.readouterr().err.endswith("\n")
+
+
 # A photo's curves are about what was asked.
 
 
@@ -667,6 +741,21 @@ def test_a_callable_is_what_a_photo_s_curves_are_about(own):
         assert float(curve.values[0]) == pytest.approx(a.about.nothing, abs=1e-4)
         assert float(curve.values[-1]) == pytest.approx(of(x), abs=1e-4)
     assert a.full_value == pytest.approx(of(x), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"objective": lead, "judge": "other"}, "judge"), ({"ranking": "best"}, "ranking")],
+)
+def test_a_photo_refuses_what_it_would_not_measure(options, named, watch):
+    pytest.importorskip("PIL.Image", reason="needs Pillow")
+    photo, network = photo_and_network()
+    if "judge" in options:
+        options = options | {"judge": copy.deepcopy(network)}
+        with torch.no_grad():
+            options["judge"].head.weight.mul_(0.5)
+    with pytest.raises(gp.InvalidInput, match=named):
+        gp.explain_photo(photo, network, **options)
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -560,3 +560,25 @@ def test_the_drop_in_tells_bad_input_in_a_sentence():
     for target in ([2], [0] * 6, torch.zeros(6, dtype=torch.long)):
         with pytest.raises(gp.InvalidInput, match="target for each of 2 rows"):
             GreedyPIG(net).attribute(rows.repeat(2, 1), target=target, n_steps=3)
+
+
+def test_options_that_are_tensors_or_functions_are_recorded_by_what_they_hold():
+    def recorded(mask, factor):
+        def own(multipliers, inputs, baselines):
+            return tuple(factor * m for m in multipliers)
+
+        options = {"feature_mask": mask, "custom_attribution_func": own, "sizes": (1, 2)}
+        return gp.from_captum(captum.attr.IntegratedGradients, **options).settings()
+
+    mask = torch.tensor([[0, 0, 1]])
+    first = recorded(mask, 1)
+    assert first == recorded(mask.clone(), 1)
+    assert first["sizes"] == [1, 2]
+    assert "0x" not in str(first)
+    assert "tensor(" not in str(first)
+    assert first["feature_mask"] != recorded(mask + 1, 1)["feature_mask"]
+    assert first["custom_attribution_func"] != recorded(mask, 2)["custom_attribution_func"]
+    by_factory = [
+        gp.from_captum(lambda m, i=i: captum.attr.IntegratedGradients(m, bool(i))) for i in (0, 1)
+    ]
+    assert by_factory[0].settings() != by_factory[1].settings()

@@ -232,7 +232,8 @@ def test_a_run_that_found_no_gain_resumes_to_itself(path):
     assert_same(again, whole)
     assert objective.gradients_used == 0
     assert again.stop is gp.StopReason.NO_GAIN
-    assert gp.maximize(g.objective(), method, checkpoint=path).stop is gp.StopReason.ALL
+    with pytest.raises(OtherQuestion, match="gain=True"):
+        gp.maximize(g.objective(), method, checkpoint=path)
 
 
 def test_the_parts_of_a_run_are_paid_and_timed_together(path):
@@ -392,3 +393,24 @@ def test_kill_9_leaves_a_whole_file_to_go_on_from(path):
     assert half.stop is gp.StopReason.RUNNING
     resumed = gp.maximize(g.objective(), method, checkpoint=path)
     assert_same(resumed, gp.maximize(g.objective(), method))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({}, {"stop": gp.Stop(gain=True)}),
+        ({"stop": gp.Stop(gain=True)}, {}),
+        ({"schedule": "measured"}, {"schedule": "measured", "stop": gp.Stop(value=0.1)}),
+    ],
+)
+def test_rules_that_change_what_a_round_takes_are_part_of_the_question(before, now, path):
+    g = net(17, N)
+    for options, refused in ((before, False), (now, True)):
+        options = dict(options)
+        schedule = {"schedule": options.pop("schedule", "geometric")}
+        method = gp.GreedyPIG(rounds=4, steps=2, **schedule)
+        if refused:
+            with pytest.raises(OtherQuestion):
+                gp.maximize(g.objective(), method, checkpoint=path, **options)
+        else:
+            gp.maximize(g.objective(), method, checkpoint=path, **options)

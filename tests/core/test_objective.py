@@ -103,7 +103,7 @@ def test_a_plain_function_is_a_scorer_and_becomes_adaptive():
     assert [int(round.mask.sum()) for round in seen] == [0, 2, 4, 6]
     assert [int(round.rest.sum()) for round in seen] == [7, 5, 3, 1]
     assert [(round.number, round.picks) for round in seen] == [(0, 2), (1, 2), (2, 2), (3, 1)]
-    assert a.settings["one_shot"] == {"method": "at_the_end"}
+    assert a.settings["one_shot"]["method"] == "at_the_end"
 
 
 def test_a_scorer_cannot_spoil_the_mask_and_selected_values_are_ignored():
@@ -464,3 +464,9 @@ def test_auto_starts_with_few_rows_of_large_inputs():
     assert rows(10) == AUTO_ROWS
     assert rows(3 * 224 * 224) < AUTO_ROWS
     assert rows(10**7) == 1
+
+
+def test_a_scorer_of_masks_is_told_of_rounds():
+    with pytest.raises(gp.InvalidType, match=r"round\.mask") as caught:
+        gp.maximize(modular([1, 2]).objective(), lambda objective, mask: mask.unsqueeze(1))
+    assert caught.value.argument == "method"

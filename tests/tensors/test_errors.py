@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 import greedypig as gp
 from agreement import agree
-from greedypig.core.errors import Argument
+from greedypig.core.errors import Argument, BudgetTooSmall, OtherQuestion
 from nets import TwoInputs, cnn, linear, mlp, picture, row
 
 NAN, INF = float("nan"), float("inf")
@@ -428,3 +428,30 @@ def test_memory_that_runs_out_at_a_given_batch_size_is_the_caller_s_to_hear():
 
     with pytest.raises(RuntimeError, match="out of memory"):
         gp.explain(model, row(), batch_size=8, method=gp.GreedyPIG(steps=16))
+
+
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [("baseline", []), ("features", "foo"), ("batch_size", 0), ("names", ["a"]), ("k", 0)],
+)
+def test_an_error_of_a_shared_argument_names_it(argument, wrong):
+    with pytest.raises(gp.GreedyPigError) as error:
+        explain_row(**{argument: wrong})
+    assert error.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BudgetTooSmall(4, 3),
+        OtherQuestion("Expected ", Argument("k", 3), " (got 4).", checkpoint="run.gpig"),
+        gp.NonFinite("Expected finite scores.", advice=Argument("k", 3)),
+        gp.DiskFull("Expected space."),
+    ],
+)
+def test_an_error_comes_out_of_another_process_as_it_was(error):
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is type(error)
+    assert (str(other), other.args) == (str(error), error.args)
+    assert (other.argument, other.advice) == (error.argument, error.advice)
+    assert vars(other) == vars(error)

@@ -532,3 +532,24 @@ def test_the_seconds_of_results_add_up_to_no_more_than_the_call_took():
     results = list(gp.explain_many(mlp(), [row(s) for s in range(20)]))
     assert all(a.seconds > 0 for a in results)
     assert sum(a.seconds for a in results) <= time.monotonic() - began
+
+
+def test_examples_side_by_side_keep_their_rounds(tmp_path):
+    xs, method = [row(i) for i in range(4)], gp.GreedyPIG(per_round=1, steps=2)
+    whole = list(gp.explain_many(mlp(), xs, method=method))
+
+    def stop(done, total):
+        if done > 1:
+            raise KeyboardInterrupt
+
+    call = {"method": method, "checkpoint": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        list(gp.explain_many(mlp(), xs, **call, progress=stop))
+    kept = [gp.load(tmp_path / f"{i:05}.gpig") for i in range(4)]
+    assert all(0 < len(a.picks) < len(b.picks) for a, b in zip(kept, whole, strict=True))
+    told = []
+    again = list(gp.explain_many(mlp(), xs, **call, progress=lambda done, total: told.append(done)))
+    assert told[0] > 0
+    for a, b in zip(again, whole, strict=True):
+        assert torch.equal(a.order, b.order)
+        assert a.gradients_used == b.gradients_used

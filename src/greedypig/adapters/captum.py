@@ -27,6 +27,7 @@ from ..core.quadrature import Rule
 from ..core.rounds import Round
 from ..core.scorers import IG, OneShot
 from ..core.two_sided import TwoSidedObjective
+from ..network.fingerprint import identity
 from ..network.frozen import freeze
 from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
@@ -291,11 +292,10 @@ class CaptumMethod(OneShot):
 
     def settings(self) -> dict[str, Any]:
         """Every knob, for the record."""
-        plain = int | float | str | None
-        return {"method": self.name, "at": self.at} | {
-            name: value if isinstance(value, plain) else repr(value)
-            for name, value in self.options.items()
-        }
+        own = str(getattr(self.method, "__module__", "")).partition(".")[0] != "captum"
+        made = {"function": identity(self.method)} if own else {}
+        options = {name: _recorded(value) for name, value in self.options.items()}
+        return {"method": self.name, "at": self.at} | made | options
 
     def __call__(self, objective: Objective, round: Round, /) -> Tensor:
         """(b, n): Captum's attributions, with the selected values in the baselines.
@@ -380,3 +380,12 @@ def _seeded(seed: int, attribute: Callable[..., Any], *args: Any, **kwargs: Any)
         return Fork(seed).call(attribute, *args, **kwargs)
     finally:
         np.random.set_state(state)
+
+
+def _recorded(option: object) -> object:
+    """An option as a file holds it; a digest of tensors and functions, the same everywhere."""
+    if isinstance(option, int | float | str | None):
+        return option
+    if isinstance(option, tuple | list):
+        return [_recorded(each) for each in option]
+    return identity(option)

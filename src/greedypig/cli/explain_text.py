@@ -32,9 +32,6 @@ from .terminal import Terminal
 from .text_output import record, show
 from .text_sources import Source, read_sources
 
-FORWARDS = 40
-"""About so many forward passes follow the search, for the progress bar."""
-
 
 @dataclass(frozen=True)
 class Job:

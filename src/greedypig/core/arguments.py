@@ -44,6 +44,8 @@ def _advice(name: str, value: object, parameters: list[str]) -> str:
         return f" Try method=gp.{owner.title}({name}={value!r})."
     if limit in Stop.__dataclass_fields__:
         return f" Try stop=gp.Stop({limit}={value!r})."
+    if name == "undirected":
+        return " Try gp.index_edges(x, edge_index, undirected=…) in the place of edge_index."
     if name == "resume":
         return " Try checkpoint=, a file that the same call goes on from."
     return did_you_mean(name, parameters)

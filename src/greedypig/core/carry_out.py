@@ -6,7 +6,7 @@ Every way to explain something ends here, so a guarantee that is given here is g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 
 from .attribution import Attribution
-from .errors import Argument, InvalidInput, OtherQuestion
+from .errors import Argument, InvalidInput, InvalidType, OtherQuestion
 from .features import Features
 from .methods import MethodLike
 from .progress import Progress, ProgressLike
@@ -38,21 +38,24 @@ def carry_out(
     stop: Stop | None = None,
     seed: int | tuple[int, int] = 0,
     checkpoint: PathOrText | None = None,
+    saves: Sequence[PathOrText] = (),
     progress: ProgressLike = None,
     writes: bool = True,
 ) -> list[Attribution]:
     """The result of each of the question's problems by a method.
 
     checkpoint: a file, for one problem. If it is there, it must be of this question, and the run
-    goes on from it. Rounds are saved to it, and in the end the result. writes: does this process
-    write it? progress: is told the rounds done and all rounds.
+    goes on from it. Rounds are saved to it, and in the end the result. saves: files of several
+    problems, which are written alike. writes: does this process write them? progress: is told the
+    rounds done and all rounds.
     """
     run = Run(question, method, k=k, stop=stop, seed=seed)
     saved = None if checkpoint is None else _saved(checkpoint, run)
     if saved is not None:
         run.go_on_from(saved)
     rounds_before = len(run.state.picks)
-    keep = _Keeper(run, checkpoint if writes else None)
+    paths = [*saves] if checkpoint is None else [checkpoint]
+    keep = _Keeper(run, paths if writes else [])
     told = Progress(progress)
     told(len(run.state.picks), _planned(run))
     try:
@@ -67,8 +70,8 @@ def carry_out(
         return [saved]
     with torch.inference_mode(False):
         results = [question.finish(b, attribution) for b, attribution in enumerate(run.results())]
-    if checkpoint is not None and writes:
-        results[0].save(checkpoint)
+    for path, attribution in zip(keep.paths, results, strict=False):
+        attribution.save(path)
     return results
 
 
@@ -81,33 +84,41 @@ def _planned(run: Run) -> int:
 
 
 class _Keeper:
-    """Writes the rounds done to a checkpoint."""
+    """Writes the rounds done to a file for each problem."""
 
-    def __init__(self, run: Run, path: PathOrText | None) -> None:
-        self.run, self.path = run, path
+    def __init__(self, run: Run, paths: Sequence[PathOrText]) -> None:
+        self.run, self.paths = run, paths
         self.written, self.time = len(run.state.picks), time.monotonic()
 
     def now_and_then(self) -> None:
         """Write the rounds if the last writing is some time ago."""
-        if self.path is not None and time.monotonic() - self.time >= BETWEEN:
+        if self.paths and time.monotonic() - self.time >= BETWEEN:
             self.rounds()
             self.time = time.monotonic()
 
     def rounds(self) -> None:
         """Write the rounds that are not written."""
         done = len(self.run.state.picks)
-        if self.path is not None and done > self.written:
+        if self.paths and done > self.written:
             reason, self.run.reason = self.run.reason, StopReason.RUNNING
-            self.run.results(measure=False)[0].save(self.path)
+            for path, attribution in zip(self.paths, self.run.results(measure=False), strict=True):
+                attribution.save(path)
             self.written, self.run.reason = done, reason
 
 
 def check_checkpoint(checkpoint: PathOrText | None) -> None:
     """Refuse a file in a folder that is not there, before the run rather than after its rounds."""
-    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
+    if not isinstance(checkpoint, str | PathLike | None):
+        raise InvalidType(
+            f"Expected checkpoint to be a path (got {checkpoint!r}).", argument="checkpoint"
+        )
+    if checkpoint is None:
+        return
+    if not fspath(checkpoint) or not Path(checkpoint).absolute().parent.is_dir():
         raise InvalidInput(
             f"Expected checkpoint to be a file in a folder that exists "
-            f"(got {fspath(checkpoint)!r})."
+            f"(got {fspath(checkpoint)!r}).",
+            argument="checkpoint",
         )
 
 
@@ -115,7 +126,9 @@ def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
     """The saved rounds of this question; None where there is no file."""
     check_checkpoint(checkpoint)
     if run.objective.b > 1:
-        raise InvalidInput(f"Expected one problem for checkpoint (got {run.objective.b}).")
+        raise InvalidInput(
+            f"Expected one problem for checkpoint (got {run.objective.b}).", argument="checkpoint"
+        )
     if not Path(checkpoint).exists():
         return None
     load: Callable[[PathOrText], Attribution]
@@ -129,7 +142,7 @@ def _saved(checkpoint: PathOrText, run: Run) -> Attribution | None:
 def _difference(saved: Attribution, run: Run) -> tuple[str | Argument, ...]:
     """What the saved run was asked otherwise than this one, in a sentence; else nothing."""
     provenance = run.question.records[0].provenance
-    for what in ("model", "input", *CALLABLES):
+    for what in ("model", "input", "held-out rows", *CALLABLES):
         if saved.provenance.get(what) != provenance.get(what):
             return (f"Expected the {what} of the saved run (got another: fingerprints differ).",)
     if not _same_features(saved.features, run.features):

@@ -50,6 +50,10 @@ class Message(Exception):
         names = (piece.name for piece in sentence if isinstance(piece, Argument))
         self.argument = next(names, None) if argument is None else argument
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew without __init__, whose arguments differ from class to class.
+        return type(self).__new__, (type(self), *self.args), {**self.__dict__, "args": self.args}
+
     @property
     def advice(self) -> str:
         """What to do, in a sentence; empty where the advice is part of the message."""
@@ -81,8 +85,10 @@ class OtherQuestion(InvalidInput):
 
     def __init__(self, *difference: str | Argument, checkpoint: str) -> None:
         file = Argument("checkpoint", checkpoint)
+        named = any(isinstance(piece, Argument) for piece in difference)
         super().__init__(
             *difference,
+            argument=None if named else "checkpoint",
             advice=(
                 "Try that question again, or another file than ",
                 file,

@@ -42,7 +42,9 @@ class Features:
         """The same features with these names."""
         if len(names) != self.count:
             raise InvalidInput(
-                f"Expected one name per feature (got {len(names)} names for {self.count} features)."
+                f"Expected one name per feature (got {len(names)} names for {self.count} "
+                "features).",
+                argument="names",
             )
         other = copy(self)
         other.names = tuple(map(str, names))

@@ -87,7 +87,8 @@ def _question(objective: SetFunctionLike, features: Features | None) -> Question
     """The question about a set function, which a checkpoint tells from other set functions."""
     question = Question.of(objective, features)
     callables = import_module("greedypig.network.fingerprint").callables
-    record = Record(provenance=callables(objective=question.objective.plain.origin))
+    settings = {"two_sided": True} if question.objective.sides == 2 else {}
+    record = Record(settings, callables(objective=question.objective.plain.origin))
     return replace(question, records=(record,) * question.objective.b)
 
 

@@ -284,21 +284,26 @@ def as_method(method: MethodLike) -> Method:
         near = "ig" if method.lower() == "integrated-gradients" else method
         raise InvalidInput(
             f"Expected method to be one of {', '.join(METHODS)} (got {method!r})."
-            f"{did_you_mean(near, METHODS)}"
+            f"{did_you_mean(near, METHODS)}",
+            argument="method",
         )
     kind = method if isinstance(method, type) else type(method)
     if kind.__module__.partition(".")[0] == "captum":
         raise InvalidType(
             f"Expected a method of greedypig (got Captum's {kind.__name__}). "
-            f"Try gp.from_captum(captum.attr.{kind.__name__})."
+            f"Try gp.from_captum(captum.attr.{kind.__name__}).",
+            argument="method",
         )
     if isinstance(method, type):
-        raise InvalidType(f"Expected a method (got the class). Try {method.__name__}().")
+        raise InvalidType(
+            f"Expected a method (got the class). Try {method.__name__}().", argument="method"
+        )
     if isinstance(method, OneShot | InRounds):
         return method
     if not callable(method):
         raise InvalidType(
             "Expected method to be a name, a method such as gp.GreedyPIG() or a callable "
-            f"(objective, round) → scores (got {type(method).__name__})."
+            f"(objective, round) → scores (got {type(method).__name__}).",
+            argument="method",
         )
     return Custom(method)

@@ -64,6 +64,7 @@ def check_seed(seed: Any) -> tuple[int, int]:
     if len(pair) != 2 or not all(type(number) is int for number in pair) or pair[1] < 0:
         raise InvalidInput(
             "Expected seed to be a whole number, or (seed, place) for one example of several "
-            f"(got {seed!r})."
+            f"(got {seed!r}).",
+            argument="seed",
         )
     return pair[0], pair[1]

@@ -342,7 +342,10 @@ def _rows(batch_size: Any, n: int) -> tuple[bool, int]:
     rows = whole(batch_size)
     if type(rows) is int and rows >= 1:
         return False, rows
-    raise InvalidInput(f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {rows!r}).")
+    raise InvalidInput(
+        f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {rows!r}).",
+        argument="batch_size",
+    )
 
 
 def _mean(lines: Tensor) -> Tensor:

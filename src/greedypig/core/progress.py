@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
+from .errors import InvalidType
+
 ProgressLike: TypeAlias = bool | Callable[[float, float | None], object] | None
 """True for a line on standard error, or a function (done, total). Of one explanation these are its
 rounds; of many they are examples, and the total is None where it is not known."""
@@ -16,6 +18,11 @@ class Progress:
     """Reports how much is done to a function or to standard error."""
 
     def __init__(self, wanted: ProgressLike, unit: str = "rounds") -> None:
+        if not (callable(wanted) or isinstance(wanted, bool | None)):
+            raise InvalidType(
+                f"Expected progress to be True or a function (done, total) (got {wanted!r}).",
+                argument="progress",
+            )
         self.wanted, self.unit, self.began = wanted, unit, time.monotonic()
         self._line_is_open = False
 

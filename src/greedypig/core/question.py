@@ -33,6 +33,10 @@ def _no_memory() -> Memory:
     return {}, {}
 
 
+def _no_take_up(saved: Attribution) -> None:
+    """Nothing is taken from the saved result."""
+
+
 def _unchanged(problem: int, attribution: Attribution) -> Attribution:
     return attribution
 
@@ -67,7 +71,7 @@ class Question:
     """(problem, its result) → its result with what is measured once the search is over."""
     memory: Callable[[], Memory] = _no_memory
     """What was paid and measured up to now and is not in the state; asked after every step."""
-    take_up: Callable[[Attribution], object] = id
+    take_up: Callable[[Attribution], object] = _no_take_up
     """Takes the memory from the saved result that the run goes on from."""
 
     @staticmethod
@@ -82,13 +86,21 @@ class Question:
         return tuple(first + record.example for record in self.records)
 
     def settings(
-        self, knobs: Mapping[str, Any], examples: Sequence[int]
+        self, *parts: Mapping[str, Any], examples: Sequence[int]
     ) -> tuple[dict[str, Any], ...]:
-        """What each result records of how it was made."""
+        """What each result records of how it was made: these parts, the later ones first."""
+        knobs = {name: value for part in parts for name, value in part.items()}
         return tuple(
             {**record.settings, **knobs, **({"example": place} if place else {})}
             for record, place in zip(self.records, examples, strict=True)
         )
+
+    def check_features(self) -> None:
+        """Refuse features over another number of values than the objective's."""
+        if self.features.n != self.objective.n:
+            raise InvalidInput(
+                f"Expected features over {self.objective.n} values (got {self.features.n})."
+            )
 
     def check(self, revisions: Sequence[Revision], rules: Sequence[StopRule]) -> None:
         """Refuse features that a revision does not fit, and what looks at one problem alone where

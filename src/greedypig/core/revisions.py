@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from math import isfinite
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -21,6 +23,11 @@ class Revision(Protocol):
     @property
     def name(self) -> str:
         """The argument that asks for the revision, for errors."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What a result records of the revision beside the method's knobs."""
         ...
 
     def check(self, features: Features) -> None:
@@ -53,6 +60,11 @@ class WhileGRises:
     k: int | None = None
     enough: float = float("inf")
     name = "schedule='measured'"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The value at which rounds stop to take more, where there is one."""
+        return {"value": self.enough} if isfinite(self.enough) else {}
 
     def check(self, features: Features) -> None:
         """Refuse windows: the gain of one depends on those that it overlaps."""
@@ -96,6 +108,7 @@ class OnlyPositive:
     """The picks whose score is positive."""
 
     name = "gain=True"
+    settings: ClassVar[Mapping[str, Any]] = {"gain": True}
 
     def check(self, features: Features) -> None:
         """Any features will do."""

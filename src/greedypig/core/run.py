@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from .attribution import Attribution
-from .errors import BudgetTooSmall, InvalidInput, NonFinite
+from .errors import BudgetTooSmall, NonFinite
 from .methods import MethodLike, as_method
 from .numbers import check_seed, whole
 from .question import Question
@@ -38,21 +38,19 @@ class Run:
     ) -> None:
         self.question, self.objective = question, question.objective
         self.features, self.k, self.stop = question.features, whole(k), as_stop(stop)
-        if self.features.n != self.objective.n:
-            raise InvalidInput(
-                f"Expected features over {self.objective.n} values (got {self.features.n})."
-            )
         method = as_method(method)
+        question.check_features()
         self.scorer, self.schedule = method.round_scorer, method.picks(self.features, self.k)
         self.rules = rules_of(self.stop)
         # Where a rule asks for values, each is measured alone, always: the same bits.
         self.measures_alone = any(rule.measures for rule in self.rules)
         self.revisions = method.revisions(self.k, self.stop) + revisions_of(self.stop)
         question.check(self.revisions, self.rules)
-        self.seed, example = check_seed(seed)
-        self.examples = question.examples(example)
-        knobs = method.settings() | {"rounds": len(self.schedule), "k": self.k, "seed": self.seed}
-        self.settings = question.settings(knobs, self.examples)
+        self.seed, first = check_seed(seed)
+        self.examples = question.examples(first)
+        knobs = {"rounds": len(self.schedule), "k": self.k, "seed": self.seed}
+        parts = (method.settings(), knobs, *(revision.settings for revision in self.revisions))
+        self.settings = question.settings(*parts, examples=self.examples)
         self.reason, self.exhausted = StopReason.RUNNING, False
         with torch.inference_mode(False):
             self.state, self._memory = question.start(), question.memory()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from math import isclose
 from typing import Any, ClassVar, Self
 
@@ -97,12 +98,23 @@ class Custom(OneShot):
         return int(getattr(self.function, "cost", 0))
 
     def settings(self) -> dict[str, Any]:
-        """The function's name, and its fields if it is a dataclass."""
-        return described(self.function) | {"method": self.name}
+        """The function's name, the fields of a dataclass, and a digest of what it computes."""
+        identity = import_module("greedypig.network.fingerprint").identity  # Above this room.
+        known = {"method": self.name, "function": identity(self.function)}
+        return described(self.function) | known
 
     def __call__(self, objective: Any, round: Round, /) -> Tensor:
         """What the function returns."""
-        return self.function(objective, round)
+        try:
+            return self.function(objective, round)
+        except AttributeError as error:
+            if error.obj is not round:
+                raise
+            raise InvalidType(
+                "Expected a scorer (objective, round) → scores (got one that asks its second "
+                f"argument for {error.name!r}, which a mask has). Try round.mask.",
+                argument="method",
+            ) from error
 
 
 def described(method: Any) -> dict[str, Any]:
@@ -122,6 +134,8 @@ def _plain(knob: Any) -> Any:
         return list(knob)
     if isinstance(knob, Mapping):
         return dict(knob)
+    if callable(knob) and not isinstance(knob, OneShot):
+        knob = Custom(knob)
     return knob.settings() if isinstance(knob, OneShot) else described(knob)
 
 

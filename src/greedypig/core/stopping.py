@@ -43,7 +43,8 @@ def as_stop(stop: Stop | None) -> Stop:
     if not isinstance(stop, Stop | None):
         raise InvalidType(
             f"Expected stop to be a gp.Stop (got {type(stop).__name__}). "
-            "Try stop=gp.Stop(gradients=100)."
+            "Try stop=gp.Stop(gradients=100).",
+            argument="stop",
         )
     return stop or Stop()
 

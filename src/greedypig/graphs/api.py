@@ -207,7 +207,12 @@ def explain_node(
             aim,
             NodeObjective.of(edges.objective(aim), around.reaching, removing, both),
             features,
-            settings={"node": ids, "hops": hops, "target": int(aim.classes[0])},
+            settings={
+                "node": ids,
+                "hops": hops,
+                "connected": connected,
+                "target": int(aim.classes[0]),
+            },
             facts=EdgeFacts(note=note),
             tensors={"edge_index": indexed.edge_index[:, columns].int(), "edges": columns},
         )

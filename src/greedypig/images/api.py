@@ -21,6 +21,7 @@ from .. import metrics
 from ..core.arguments import advise
 from ..core.attribution import Attribution, is_one_shot
 from ..core.carry_out import carry_out
+from ..core.errors import InvalidInput
 from ..core.layout import Layout
 from ..core.stopping import Stop
 from ..core.two_sided import one_side, title, two_sided
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 SHARES = (0.01, 0.05, 0.1)
 """Shares of the features at which the probability is measured beside the curve's points."""
 POINTS = 100
+ONE_SHOT_RANKINGS = ("absolute", "signed")
 
 
 @advise
@@ -100,6 +102,17 @@ def explain_photo(
     second, judge_name = (None, None) if judge is None else _network(judge)
     if second is not None and judge_name is not None:
         check_judge(name, network, judge_name, second)
+    if second is not None and callable(named):
+        raise InvalidInput(
+            "Expected an objective by name beside a judge, which is asked for its own probability "
+            f"of the class (got {type(named).__name__}).",
+            argument="judge",
+        )
+    if ranking not in ONE_SHOT_RANKINGS:
+        raise InvalidInput(
+            f"Expected ranking to be one of {', '.join(ONE_SHOT_RANKINGS)} (got {ranking!r}).",
+            argument="ranking",
+        )
     source = os.fspath(photo) if isinstance(photo, str | os.PathLike) else ""
     source = source or str(getattr(photo, "filename", ""))
     if not isinstance(photo, Tensor):
@@ -119,7 +132,7 @@ def explain_photo(
     index = None if target is None else find_class(target, network.classes)
     question, chosen = job.question([job.example(photo, index)])
     (record,), check = question.records, question.finish
-    record = replace(record, settings={**record.settings, "judge": judge_name})
+    record = replace(record, settings={**record.settings, "judge": judge_name, "ranking": ranking})
     # A counterfactual is measured without the features, anything else with them alone.
     removing, function = job.target.towards_baseline, job.target.function
     measured = network if function is None else Measured(network, function)
@@ -240,8 +253,8 @@ def _curves(
     grid = [i / gaps for i in range(gaps + 1)]
     points = sorted({*grid, *SHARES})
     options: Any = {"baseline": baseline, "batch_size": batch_size, "ranking": "order"}
-    if isinstance(model, Measured):  # A judge would be measured on its own probability.
-        options["outputs"], judge = "values", None
+    if isinstance(model, Measured):
+        options["outputs"] = "values"
         curve = metrics.softmax_information_curve(model, x, a, points=points, **options)
         own = {"objective": curve}
     else:

@@ -208,6 +208,7 @@ def _checks(
     yield "selected", r.selected == sum(r.picks) <= count, selected, r.selected
     yield "totals", len(r.totals) == rounds, f"as many as picks, {rounds}", len(r.totals)
     yield "gradients_used", r.gradients_used >= 0, "≥ 0", r.gradients_used
+    yield "forwards_used", r.forwards_used >= 0, "≥ 0", r.forwards_used
     yield "seconds", r.seconds >= 0, "≥ 0", r.seconds
     yield "stop", r.stop in StopReason.__members__, "a reason to stop", r.stop
     # A reader compares it with 1, to tell a ranking by one round from a choice.

@@ -124,6 +124,9 @@ def select_features(
             keep_constant(network, constant)
         provenance = versions() | callables(loss=loss)
         provenance |= {"model": fingerprint(model), "input": _input(network, source)}
+        judged = None if valid is None else feed(valid, order, ALONE)  # Every process reads all.
+        if judged is not None:
+            provenance["held-out rows"] = _input(network, judged)
     settings = {
         "loss": title(loss_name, both),
         "budget": whole(budget),
@@ -137,10 +140,9 @@ def select_features(
         warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
 
     def finish(_: int, a: Attribution) -> Attribution:
-        if valid is None:
+        if judged is None:
             return a
-        judged = feed(valid, order, ALONE).sample(JUDGED)  # Every process reads them all.
-        check = held_out(network, judged, a.order.tolist(), a.selected)
+        check = held_out(network, judged.sample(JUDGED), a.order.tolist(), a.selected)
         return a.with_notes(replace(about, **paid, held_out=check))
 
     def take_up(saved: Attribution) -> None:

@@ -164,9 +164,9 @@ def explain_many(
     are per example. Random numbers depend on the seed and the example's place in xs. The seconds of
     a result are its share of its batches' time.
 
-    checkpoint: a folder, made if it is not there, in which every result is saved when it is done:
-        00000.gpig and so on. The same call goes on after an interruption: it reads the results in
-        the folder and runs the examples that are left.
+    checkpoint: a folder, made if it is not there, with a file for every example, 00000.gpig and so
+        on, to which its rounds are saved, and its result. The same call goes on after an
+        interruption.
     progress: True for a line on standard error, or a function that is called with the examples
         done and the length of xs, None where it has none. The examples that are running count by
         their rounds.
@@ -197,7 +197,15 @@ def explain_many(
     told = Progress(progress, "examples")
     total = len(xs) if isinstance(xs, Sized) else None
     many = Many(job, search, folder, lambda done: told(done, total))
-    return many.results(_examples(job, xs, iter(targets), iter(each_fixed)))
+    return _told(many.results(_examples(job, xs, iter(targets), iter(each_fixed))), told)
+
+
+def _told(results: Iterator[Attribution], told: Progress) -> Iterator[Attribution]:
+    """The results; the line of progress ends with them, also after an error."""
+    try:
+        yield from results
+    finally:
+        told.end()
 
 
 def _examples(
@@ -261,14 +269,15 @@ class Many:
         fails."""
         labels = [f"input {first + i}" for i in range(len(group))]
         alone = len(group) == 1
-        file = self.folder.file(first) if self.folder is not None and alone else None
+        files = [self.folder.file(n) for n, _ in enumerate(group, first)] if self.folder else []
         try:
             question, method = self.job.question(group, labels, first)
             results = carry_out(
                 question,
                 method,
                 **self.search,
-                checkpoint=file,
+                checkpoint=files[0] if files and alone else None,
+                saves=[] if alone else files,
                 # What is measured after the rounds counts as one more.
                 progress=lambda r, rounds: self.tell(first + len(group) * r / (1 + (rounds or 0))),
             )
@@ -278,9 +287,6 @@ class Many:
             for number, example in enumerate(group, first):
                 yield from self._explained([example], number)
         else:
-            if self.folder is not None and not alone:
-                for number, attribution in enumerate(results, first):
-                    attribution.save(self.folder.file(number))
             self.tell(first + len(group))
             yield from results
 
@@ -303,11 +309,16 @@ class Folder:
     """The results of `explain_many` in a folder, a file for each example, by number."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
+        if not isinstance(path, str | PathLike):
+            raise InvalidType(
+                f"Expected checkpoint to be a path (got {path!r}).", argument="checkpoint"
+            )
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise InvalidInput(
                 f"Expected checkpoint to be a folder for explain_many (got a file, "
-                f"{fspath(path)!r})."
+                f"{fspath(path)!r}).",
+                argument="checkpoint",
             )
         self.path.mkdir(parents=True, exist_ok=True)
 
@@ -432,7 +443,8 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(known)}, gp.grid(b), "
                 f"gp.windows(b), gp.superpixels() or a tensor of group ids (got {spec!r})."
-                f"{did_you_mean(spec, known)}"
+                f"{did_you_mean(spec, known)}",
+                argument="features",
             )
         spec = FEATURES[spec].factory
     if callable(spec):
@@ -442,10 +454,13 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
     if not isinstance(spec, Features):
         raise InvalidType(
             f"Expected features to be a name, gp.grid(b), gp.windows(b), gp.superpixels(), a "
-            f"Features object or group ids (got {type(spec).__name__})."
+            f"Features object or group ids (got {type(spec).__name__}).",
+            argument="features",
         )
     if spec.n != layout.n:
-        raise InvalidInput(f"Expected features over {layout.n} values (got {spec.n}).")
+        raise InvalidInput(
+            f"Expected features over {layout.n} values (got {spec.n}).", argument="features"
+        )
     return spec if names is None else spec.named(check_names(names))
 
 
@@ -458,7 +473,8 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
         got = ", ".join(map(str, spec)) if isinstance(spec, dict) else len(ids)
         raise InvalidInput(
             f"Expected group ids for {len(layout.shapes)} inputs, {', '.join(layout.names)} "
-            f"(got {got})."
+            f"(got {got}).",
+            argument="features",
         )
     parts = []
     for each, shape, name in zip(ids, layout.shapes, layout.names, strict=True):

@@ -26,7 +26,9 @@ def resolve(baseline: Any, x: Any, layout: Layout, model: Any) -> list[Tensor]:
     """
     if isinstance(baseline, list):
         if not baseline:
-            raise InvalidInput("Expected at least one baseline (got an empty list).")
+            raise InvalidInput(
+                "Expected at least one baseline (got an empty list).", argument="baseline"
+            )
         return [_one(b, x, layout, model) for b in baseline]
     return [_one(baseline, x, layout, model)]
 

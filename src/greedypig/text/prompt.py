@@ -174,7 +174,8 @@ def make_prompt(
         if features not in NAMES:
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(NAMES)}, or a list of texts or "
-                f"(start, end) places (got {features!r}).{did_you_mean(features, NAMES)}"
+                f"(start, end) places (got {features!r}).{did_you_mean(features, NAMES)}",
+                argument="features",
             )
         if features in WHOLE and WHOLE[features].split()[-1] != given:
             raise InvalidInput(
