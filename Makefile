@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo check test lint bench docs notebooks assets reproduce release clean browser
+.PHONY: demo check test lint peers bench docs notebooks assets reproduce release clean browser
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,6 +48,11 @@ browser:
 	@($(FIND_BROWSER)) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  { $(APT_BROWSER) || { apt-get update -qq && $(APT_BROWSER); }; } >/dev/null 2>&1; } || \
 	  echo "No Chromium here: the tests of pages in a browser will be skipped."
+
+# Captum's, PyG's and scikit-learn's own tests with our classes in the place of theirs. The first two
+# need checkouts: make peers CAPTUM=../captum PYG=../pytorch_geometric.
+peers: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.peers $(if $(CAPTUM),--captum "$(CAPTUM)") $(if $(PYG),--pyg "$(PYG)")
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py

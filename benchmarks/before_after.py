@@ -30,7 +30,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FACTS = (
     *("nothing", "kept", "removed", "curves", "probability", "class"),
-    *("forwards", "answer", "counts", "enough", "reach", "only", "deleted", "without"),
+    *("forwards", "answer", "counts", "enough", "only", "deleted", "without"),
     *("twins", "twin_shares", "sum_error"),
     *("held_out", "gradient_batches", "gradient_rows", "note"),
 )
@@ -491,7 +491,8 @@ def numbers_of(part: Any) -> dict[str, Any]:
         return {"attributions": exact(part)}
     numbers = {name: exact(getattr(part, name)) for name in FIELDS}
     numbers |= {"stop": part.stop.name, "method": part.method}
-    return numbers | {f"about.{f}": exact(part.about[f]) for f in FACTS if f in part.about}
+    about = part.about if isinstance(part.about, dict) else part.about.record()
+    return numbers | {f"about.{f}": exact(about[f]) for f in FACTS if about.get(f)}
 
 
 def exact(value: Any) -> Any:

@@ -28,7 +28,7 @@ import greedypig as gp
 from greedypig.cli.main import main as greedypig
 from greedypig.images.api import POINTS, SHARES
 from greedypig.images.photos import open_photo
-from greedypig.network.soft_relu import SoftReLU
+from greedypig.images.soft_relu import SoftReLU
 from greedypig.tensors.inputs import Model
 from greedypig.tensors.targets import Target
 

@@ -287,7 +287,7 @@ def selection(group: Group, budget: int, baseline: str = "zero") -> dict[str, An
     group.barrier()
     return {
         "wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu,
-        "rows": found.about["gradient_rows"], "order": found.order.tolist(),
+        "rows": found.about.gradient_rows, "order": found.order.tolist(),
     }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def whole(model: models.TextModel, tokens: int) -> str:
     return (
         f"The default on {tokens:,} tokens, {a.features.count} sentences, "
         f"{torch.get_num_threads()} threads: {wall:.0f} s ({cpu:.0f} s of processor time), "
-        f"{a.gradients_used} gradients; answer {a.about['answer']!r}, first {a.top(1)[0]!r}; "
+        f"{a.gradients_used} gradients; answer {a.about.answer_text!r}, first {a.top(1)[0]!r}; "
         f"peak memory {peak():,.0f} MB."
     )
 

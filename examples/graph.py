@@ -32,10 +32,10 @@ def main() -> None:
     shares = [i / 10 for i in range(11)]
     traces = compare(model, graph, shares=shares)
     for name, trace in traces.items():
-        point = trace.at(0.3)
+        accuracy, agreement, g = (trace.at(key, 0.3) for key in ("accuracy", "agreement", "g"))
         print(
-            f"{METHODS[name]:20} with 30 % of the edges: accuracy {point.accuracy:.3f}, "
-            f"agreement {point.agreement:.3f}, G {point.g:.3f}"
+            f"{METHODS[name]:20} with 30 % of the edges: accuracy {accuracy:.3f}, "
+            f"agreement {agreement:.3f}, G {g:.3f}"
         )
 
     # Which edges does the prediction for one node depend on? A subgraph that grows from it.
@@ -47,7 +47,7 @@ def main() -> None:
     out = Path("out")
     out.mkdir(exist_ok=True)
     panels = [
-        BandPanel("", key, {METHODS[n]: Band(shares, t.values(key)) for n, t in traces.items()})
+        BandPanel("", key, {METHODS[n]: Band(shares, getattr(t, key)) for n, t in traces.items()})
         for key in ("accuracy", "agreement", "g")
     ]
     band_sheet([panels], title=graph.name).savefig(out / "graph.png", dpi=120)

@@ -12,7 +12,7 @@ import skimage
 import greedypig as gp
 
 a = gp.explain_photo(sys.argv[1] if sys.argv[1:] else f"{skimage.data_dir}/coffee.png")
-print(f"{a.about['class']}, probability {a.about['probability']:.3f}: {a}")
+print(f"{a.about.label}, probability {a.about.probability:.3f}: {a}")
 Path("out").mkdir(exist_ok=True)
 a.save("out/photo.gpig")
 a.to_html("out/photo.html")  # In a notebook: a, a.plot() and a.show().

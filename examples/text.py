@@ -25,14 +25,14 @@ SOURCES = [
 def main() -> None:
     try:
         a = gp.explain_text("minilm-imdb", REVIEW, features="sentences")
-        print(f"{a.about['class']}: {a.reach(0.95)} of {a.features.count} sentences are enough")
+        print(f"{a.about.label}: {a.reach()} of {a.features.count} sentences are enough")
         question = "Where does Maria keep her keys?"
         b = gp.explain_text("smollm2-135m-instruct", context=SOURCES, question=question)
     except FileNotFoundError as error:  # The models are not here; the message says what to do.
         print(error)
         return
-    print(f"The model says: {b.about['answer']}\nIt rests on: {b.top(b.reach(0.95) or 1)}")
-    for twin, selected in b.about["twins"]:
+    print(f"The model says: {b.about.answer_text}\nIt rests on: {b.top(b.reach() or 1)}")
+    for twin, selected in b.about.twins:
         print(f"The same says: {SOURCES[twin]} ({SOURCES[selected]})")
 
 

@@ -348,7 +348,7 @@ class Study:
             seed=100 * self._seed(s.model) + s.seed,
             **common,
         )
-        batches = a.about.get("gradient_batches")
+        batches = getattr(a.about, "gradient_batches", None)
         return {"order": [self.names[i] for i in a.order.tolist()], "batches": batches}
 
 

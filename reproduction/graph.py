@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from greedypig.core.errors import InvalidInput
+from greedypig.core.records import plain
 from greedypig.graphs import Graph, Recipe, Training, generate, load_graph, load_model, save_model
-from greedypig.graphs.compression import SHARES, Judge, edge_order, grow, trace
+from greedypig.graphs.compression import SHARES, Judge, edge_order, logits_of, trace
+from greedypig.graphs.node_notes import explain_node_of, facts_of, selected_edges
 from greedypig.graphs.training import fingerprint
 from greedypig.models import GCN
 from greedypig.network.assets_folder import assets_folder
@@ -204,7 +206,7 @@ def measure(experiment: Experiment, network: Path, item: Item) -> Record:
     return {
         "seed": seed,
         "full": asdict(judge.full),
-        "trace": trace(judge, a.order).record(),
+        "trace": plain(trace(judge, a.order)),
         "gradients": a.gradients_used,
         "seconds": round(a.seconds, 3),
         "settings": {name: a.settings.get(name) for name in ("steps", "rule", "rounds")},
@@ -233,8 +235,11 @@ def explain_nodes(
     for node in nodes:
         target = int(judge.classes[node])
         for name, method, own in runs:
-            _, growth = grow(model, graph, node, k=k, target=target, method=method, seed=own)
-            numbers = {"same": growth.same_class(graph), "kept": float(growth.kept)}
+            search = {"k": k, "target": target, "method": method, "seed": own}
+            a = explain_node_of(model, graph, node, **search)
+            logits = logits_of(model, graph)(selected_edges(a, graph))[node]
+            kept = float(int(logits.argmax()) == target)
+            numbers = {"same": facts_of(a).same, "kept": kept}
             record[name].append({"node": node, **numbers})
     return record
 

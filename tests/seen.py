@@ -10,6 +10,7 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.core.methods import with_knobs
+from greedypig.results.input_notes import TensorFacts
 
 
 def known_order(n: int, seed: int = 0) -> Tensor:
@@ -30,7 +31,7 @@ def ranked(
 
     knobs = {knob: options.pop(knob, None) for knob in ("rounds", "per_round", "steps")}
     a = gp.explain(model, torch.ones(shape), method=with_knobs(method, **knobs), **options)
-    return replace(a, about={}, attachments={})
+    return replace(a, about=TensorFacts(), attachments={})
 
 
 def unmeasured(a: gp.Attribution) -> gp.Attribution:

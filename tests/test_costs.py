@@ -432,7 +432,7 @@ def test_forwards_of_a_text_are_those_of_the_search_and_of_both_ends(name, watch
     call, options = CASES[name]
     a = call(**options)
     assert isinstance(a, gp.Attribution)
-    assert a.about["forwards"] == MARKS[-1] - MARKS[0] + 2
+    assert a.about.forwards == MARKS[-1] - MARKS[0] + 2
     assert watch.forwards > MARKS[-1]
 
 
@@ -443,5 +443,5 @@ def test_a_budget_of_batches_is_counted_in_rows(budget, both, method, watch):
     loss = gp.two_sided(squared) if both else squared
     few = gp.IG(5) if method == "ig" else method
     a = gp.select_features(MODEL, cut(X, Y, 50), loss=loss, budget=budget, method=few)
-    assert watch.gradients == a.about["gradient_rows"] == 50 * a.about["gradient_batches"]
-    assert a.about["gradient_batches"] <= budget
+    assert watch.gradients == a.about.gradient_rows == 50 * a.about.gradient_batches
+    assert a.about.gradient_batches <= budget

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import greedypig
+from greedypig.core import registry
 from greedypig.network.assets_folder import assets_folder
 from greedypig.text.pretrained import NAMES as TEXT_MODELS
 from tools import notebooks
@@ -182,3 +183,14 @@ def test_notebook_is_saved_with_its_outputs_and_small(path):
     assert path.stat().st_size < notebooks.LARGEST
     streams = [output.get("name") for cell in cells for output in cell["outputs"]]
     assert "stderr" not in streams, "a warning is in the outputs"
+
+
+def test_the_table_of_methods_is_that_of_the_registry():
+    table = (ROOT / "docs" / "tensors.md").read_text()
+    rows = re.findall(r'^\| `"([a-z-]+)"` \| (?:`gp\.(\w+)\(.*\)`)? \| ([a-z, ]+) \|', table, re.M)
+    kinds = {"everything": set(registry.EVERY)}
+    shown = {name: (title, kinds.get(words, set(words.split(", ")))) for name, title, words in rows}
+    assert shown == {
+        entry.name: (entry.title if entry.title in greedypig.__all__ else "", set(entry.kinds))
+        for entry in registry.METHODS.values()
+    }

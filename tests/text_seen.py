@@ -42,7 +42,7 @@ def text_result(parts=SENTENCES, gains=GAINS, *, separator=" ", before="", after
         "counts": list(counts), "only": [value(order[:k]) for k in counts],
         "deleted": [value(order[:k]) - 0.01 for k in counts],
         "without": [value(order[k:]) for k in counts],
-        "enough": 2, "reach": 0.95, "twins": [[2, 1]], "source": "house.txt",
+        "enough": 2, "twins": [[2, 1]], "source": "house.txt",
         "forwards": 9, "search_seconds": 0.5, "command": "greedypig explain-text house.txt",
     }  # fmt: skip
     settings = dict(a.settings) | {"objective": notes.pop("objective", "softmax")}

@@ -13,8 +13,9 @@ from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
+from greedypig.core.enough import ENOUGH
 from greedypig.core.stopping import Stop
-from greedypig.text.api import REACH, twins_of
+from greedypig.text.api import twins_of
 from greedypig.text.gates import generated
 from greedypig.text.prompt import make_prompt
 
@@ -161,7 +162,7 @@ def found_by(
     """Does the method find the evidence, and at what cost?"""
     absent = options.get("absent", "masked")
     problem = question.problem(absent)
-    value = problem.bar(REACH) if options.get("reach") and problem.rise > 0 else None
+    value = problem.bar(ENOUGH) if options.get("reach") and problem.rise > 0 else None
     stop = Stop(value=value, gradients=options.get("gradients"))
     a, cost, spent = question.run(method.run(), absent=absent, stop=stop, seed=seed)
     order, row = a.order.tolist(), {"method": method.name, "cost": cost, "seconds": spent}
@@ -187,7 +188,7 @@ def twins(question: Question, a: Any) -> list[tuple[int, int, float]]:
     """Parts that repeat a selected one, as `gp.explain_text` finds them."""
     problem, order = question.problem(), a.order.tolist()
     counts = range(a.features.count + 1)
-    enough = next(k for k in counts if problem.values([order[:k]])[0] >= problem.bar(REACH))
+    enough = next(k for k in counts if problem.values([order[:k]])[0] >= problem.bar(ENOUGH))
     return twins_of(a, problem, enough) if enough else []
 
 

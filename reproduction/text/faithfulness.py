@@ -15,8 +15,9 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+from greedypig.core.enough import ENOUGH
 from greedypig.core.errors import InvalidInput
-from greedypig.text.api import REACH, TextProblem
+from greedypig.text.api import TextProblem
 from greedypig.text.gates import generated
 from greedypig.text.prompt import make_prompt, sentences, words
 from tools.assets.sentiment import split
@@ -283,7 +284,7 @@ def measures(problem: TextProblem, order: Sequence[int]) -> Record:
         row[f"deletion{end}"] = area(counts, without, kept[0], kept[-1])
         if deleted:
             continue
-        bar = problem.bar(REACH)
+        bar = problem.bar(ENOUGH)
         row["smallest"] = next(c for c, v in zip(counts, kept, strict=True) if v >= bar or c == n)
         for share in (10, 20):
             removed = without[counts.index(max(1, round(share * n / 100)))]

@@ -43,14 +43,15 @@ if TYPE_CHECKING:
     from .graphs.api import edge_columns, explain_edges, explain_node
     from .graphs.edges import index_edges
     from .images.api import explain_photo
+    from .images.blur import BlurIG
+    from .images.features import grid, superpixels, windows
+    from .images.steady import SteadyPIG
     from .network.function import objective
     from .results.storage import load
     from .results.summary import comparison, summary
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
     from .tensors.api import explain, explain_many
-    from .tensors.pictures import BlurIG, grid, superpixels, windows
-    from .tensors.steady import SteadyPIG
     from .tensors.targets import margin
     from .text.api import explain_text, truncate_text
     from .text.rivals import Attention, ContextCite
@@ -75,14 +76,15 @@ _HOMES = {
     "graphs.api": "edge_columns explain_edges explain_node",
     "graphs.edges": "index_edges",
     "images.api": "explain_photo",
+    "images.blur": "BlurIG",
+    "images.features": "grid superpixels windows",
+    "images.steady": "SteadyPIG",
     "network.function": "objective",
     "results.storage": "load",
     "results.summary": "comparison summary",
     "tables.api": "select_features",
     "tables.finetune": "mask_finetune",
     "tensors.api": "explain explain_many",
-    "tensors.pictures": "BlurIG grid superpixels windows",
-    "tensors.steady": "SteadyPIG",
     "tensors.targets": "margin",
     "text.api": "explain_text truncate_text",
     "text.rivals": "Attention ContextCite",

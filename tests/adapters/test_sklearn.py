@@ -78,7 +78,7 @@ def test_it_answers_as_select_features_does():
 def test_how_many(wanted, kept):
     X, y = regression()
     selector = gp.FeatureSelector(shared_weights(), n_features_to_select=wanted).fit(X, y)
-    assert selector.get_support().sum() == kept
+    assert selector.get_support().sum() == selector.n_features_to_select_ == kept
     with pytest.warns(UserWarning, match="more than the 8 columns"):
         selector.set_params(n_features_to_select=99).fit(X, y)
     assert selector.get_support().all()
@@ -99,6 +99,17 @@ def test_fitted_models_are_used_and_others_are_fitted():
     fresh.fit(X, y)
     assert not hasattr(fresh.model[-1], "coef_")  # The caller's is not touched.
     assert np.array_equal(fresh.order_, used.order_)
+
+
+def test_an_estimator_s_fit_may_return_nothing():
+    class Silent(LogisticRegression):
+        def fit(self, X, y):
+            super().fit(X, y)
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    silent, usual = (gp.FeatureSelector(model(), 5) for model in (Silent, LogisticRegression))
+    assert np.array_equal(silent.fit(X, y).order_, usual.fit(X, y).order_)
 
 
 def test_labels_may_be_words():

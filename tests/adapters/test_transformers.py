@@ -51,7 +51,7 @@ def test_a_generation_pipeline_with_a_context():
     explainer = TextExplainer(pipe("llama"), answer="a good dog", k=1)
     (part,) = explainer(context=["The cat sat .", "The dog ran ."], question="What ?")
     assert part["text"] in ("The cat sat .", "The dog ran .")
-    whole = explainer.attribution.about["text"]
+    whole = explainer.attribution.about.text
     assert whole[part["start"] : part["end"]] == part["text"]
 
 

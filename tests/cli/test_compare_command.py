@@ -56,7 +56,7 @@ def test_curves_and_points_of_several_photos_are_medians(answer, place):
     names = ("photo", "b", "c")
     record = answer("compare", *(f"{name}.png" for name in names), *TINY, *FEW)
     alone = [gp.load(place / "comparison" / name / "ig.gpig").about for name in names]
-    values = [about["curves"]["softmax"]["values"] for about in alone]
+    values = [about.curves["softmax"].values.tolist() for about in alone]
     median = torch.tensor(values, dtype=torch.float64).median(0).values
     assert record["methods"]["ig"]["curves"]["softmax"]["values"] == pytest.approx(median.tolist())
     index = (place / "comparison" / "comparison.html").read_text()
@@ -78,16 +78,16 @@ def test_files_hold_the_table(call, answer, place):
     ]  # fmt: skip
     with (folder / "comparison.csv").open() as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
-    noted = gp.load(folder / "comparison.gpig").about["comparison"]
+    noted = gp.load(folder / "comparison.gpig").about.comparison
     for name, row in record["methods"].items():
         assert float(rows[name]["second_opinion_auc"]) == row["second_opinion_auc"]
         assert rows[name]["setting"] == row["setting"]
         assert f"| {name} | {row['sic_auc']:.3f} |" in (folder / "comparison.md").read_text()
         alone = gp.load(folder / "photo" / f"{name}.gpig").about
-        assert noted[name]["kept"] == alone["kept"]
-        second = alone["curves"]["second-opinion"]
-        assert noted[name]["second_opinion_curve"]["values"] == pytest.approx(second["values"])
-        assert noted[name]["second_opinion_curve"]["judge"] == "tiny_models:other"
+        assert noted[name].kept == alone.kept
+        values = alone.curves["second-opinion"].values.tolist()
+        assert noted[name].second.values.tolist() == pytest.approx(values)
+        assert noted[name].second.judge == "tiny_models:other"
     saved = sorted(p.name for p in (folder / "photo").iterdir())
     assert saved == ["greedy-pig.gpig", "ig.gpig", "random.gpig"]
 
@@ -210,8 +210,8 @@ def test_a_one_shot_method_is_measured_by_absolute_score(answer, place):
     net = model_from(TINY[1])
     x, gray = net.preprocess(open_photo("photo.png")), net.baseline("gray")
     shown = torch.where(a.mask(round(0.1 * x.numel())), x, gray)
-    by_hand = torch.softmax(net(shown[None])[0].double(), 0)[a.about["target"]]
-    assert a.about["kept"]["0.1"] == pytest.approx(float(by_hand), abs=1e-6)
+    by_hand = torch.softmax(net(shown[None])[0].double(), 0)[a.about.target]
+    assert a.about.kept[0.1] == pytest.approx(float(by_hand), abs=1e-6)
 
 
 def test_every_photo_has_random_numbers_of_its_own(answer, place):

@@ -377,7 +377,7 @@ def test_one_shot_explanations_are_measured_in_their_own_order(answer, place):
     a = gp.load(place / "photo.gpig")
     assert record["order"] == a.order.tolist()
     assert torch.equal(a.order, a.last_scores.sort(descending=True, stable=True).indices)
-    assert a.about["ranking"] == "signed"
+    assert a.about.ranking == "signed"
 
 
 def test_a_time_limit_ends_the_search_after_the_round_under_way(answer):

@@ -7,7 +7,7 @@ import torch
 
 import greedypig as gp
 from greedypig.graphs import load_model, make_graph, save_graph
-from greedypig.results.graph_notes import Explained
+from greedypig.results.graph_notes import NodeNotes
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--draws", "2", "--steps", "2")
 
@@ -79,7 +79,7 @@ def test_the_page_comes_from_the_result_alone(call, graph, place):
     page.unlink()
     assert call("report", "graph-nodes/node-4.gpig")[0] == 0
     assert page.read_text() == before
-    assert Explained.of(gp.load(place / "graph-nodes/node-4.gpig")).node == 4
+    assert NodeNotes.of(gp.load(place / "graph-nodes/node-4.gpig")).node == 4
 
 
 def test_nodes_and_classes_by_name(answer, call, graph, place):

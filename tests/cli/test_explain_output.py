@@ -89,7 +89,7 @@ def test_the_judge_s_view_of_the_whole_photo_is_told(call, answer, place):
     judged = ("photo.png", *TINY, "--judge", "tiny_models:other")
     whole = answer("explain", *judged)["curves"]["second-opinion"]["values"][-1]
     out = " ".join(call("explain", *judged)[1].split())
-    own = gp.load("photo.gpig").about["probability"]
+    own = gp.load("photo.gpig").about.probability
     assert f"whole photo: {own:.3f} and {whole:.3f}" in out
     out = call("compare", *judged, "--methods", "ig", "--budget", "5")[1]
     assert f"second opinion by tiny_models:other: {whole:.3f} for the whole photo" in out

@@ -41,7 +41,7 @@ def test_a_text_gives_its_class_and_the_words_in_order(answer, saved):
     assert record["files"] == ["review.gpig", "review.html"]
     a = gp.load(saved / "review.gpig")
     assert a.order.tolist() == record["order"]
-    assert a.about["command"].endswith("--json")
+    assert a.about.command.endswith("--json")
 
 
 def test_a_context_names_its_documents(answer, call, saved):

@@ -384,7 +384,7 @@ def test_the_page_shows_a_command_that_can_be_typed_again(place):
     make_photo(place / "my photo.png")
     done = program(*words, cwd=place)
     assert done.returncode == 0, done.stderr
-    command = greedypig.load(place / "my photo.gpig").about["command"]
+    command = greedypig.load(place / "my photo.gpig").about.command
     assert shlex.split(command)[1:] == ["-m", "greedypig", *words]
 
 

@@ -97,7 +97,7 @@ def test_the_files_hold_the_same_numbers_and_the_page_is_drawn_again(call, answe
     assert (table / "again.html").read_bytes() == page
     a = gp.load("o/selection.gpig")
     assert a.top(5) == list(NAMES)
-    assert a.about["selection"]["losses"]["greedy-pig"]["2"]["mean"] == loss
+    assert a.about.selection.losses["greedy-pig"][2].mean == loss
 
 
 @pytest.mark.slow
@@ -256,7 +256,7 @@ def test_warnings_are_in_every_file_also_after_a_resume(answer, place):
     assert answer(*command, "--resume")["warnings"] == record["warnings"]
     folder = place / "m-selection"
     a = gp.load(folder / "selection.gpig")
-    assert a.about["selection"]["warnings"] == record["warnings"]
+    assert list(a.about.selection.warnings) == record["warnings"]
     for name in ("selection.md", "selection.html"):
         text = html.unescape((folder / name).read_text())
         assert left in text

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import greedypig as gp
-from greedypig.core.attribution import find_fall
+from greedypig.core.enough import find_fall
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,9 @@ from greedypig.core.attribution import find_fall
         ([0.0, 0.6, 0.1, 1.0], None),  # It was never reached.
         ([0.0, 0.95, 0.1, 1.0], (0.1, 0.95, 0.2, 0.1)),
         ([0.0, 0.95, math.nan, 0.3], (0.1, 0.95, 1.0, 0.3)),
-        ([-3.0, -0.1, -2.0, -0.2], None),  # Shares of values below 0 mean nothing.
+        ([-3.0, -0.1, -2.0, -0.2], None),  # 72 % of the rise from −3 to 1.
+        ([-3.0, 0.9, -2.0, -0.2], (0.1, 0.9, 0.2, -2.0)),
+        ([2.0, 2.0, 0.1, 1.0], None),  # G of everything is below G(∅).
     ],
 )
 def test_a_value_that_is_reached_and_lost_is_a_fall(values, expected):

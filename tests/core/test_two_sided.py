@@ -285,7 +285,7 @@ def test_select_features_measures_both_sides_of_the_loss():
     expected = -loss([1.0, 0, 0]) - loss([1.0, 1, 1]) + loss([0.0, 1, 1])
     assert float(two.values[1]) == pytest.approx(expected, rel=1e-4)
     budget = gp.select_features(model, [(x, y)] * 8, loss=gp.two_sided(), k=2, budget=40)
-    assert budget.about["gradient_batches"] <= 40
+    assert budget.about.gradient_batches <= 40
 
 
 def test_two_sided_rounds_without_necessity_are_algorithm_1():

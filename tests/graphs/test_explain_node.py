@@ -226,8 +226,8 @@ def test_fewer_edges_than_asked_for_are_told():
     model, x = seeded(GCN, 5, 3, 8), features(9)
     a = gp.explain_node(model, x, edges, 0, k=20)
     assert a.selected == a.settings["k"] == 2
-    assert a.about["note"] == "20 edges were asked for; only 2 are within 3 steps."
-    assert "note" not in gp.explain_node(model, x, edges, 5, k=1).about
+    assert a.about.note == "20 edges were asked for; only 2 are within 3 steps."
+    assert not gp.explain_node(model, x, edges, 5, k=1).about.note
 
 
 def test_a_checkpoint_tells_which_edges_they_are(tmp_path, monkeypatch):
@@ -328,10 +328,10 @@ def test_layers_that_are_called_again_are_heard_as_far_as_they_reach(kind):
         if kind is Tied:
             assert a.settings["hops"] == 3
             assert a.features.count == (3 if node == 0 else 6)
-            assert "note" not in a.about
+            assert not a.about.note
         else:
             assert a.features.count == 9
-            assert "more than the edges within 1 steps" in a.about["note"]
+            assert "more than the edges within 1 steps" in a.about.note
 
 
 @pytest.mark.parametrize("name", ["PairNorm", "GraphNorm", "LayerNorm"])
@@ -345,7 +345,7 @@ def test_norms_over_all_nodes_run_on_the_whole_graph(name, hops):
     model, x = seeded(Normed, getattr(pyg, name)(*norm)), features(10)
     for node in (0, 3, 9):
         a = gp.explain_node(model, x, edges, node, k=2, hops=hops, objective="log-probability")
-        assert "run on the whole graph" in a.about["note"]
+        assert "run on the whole graph" in a.about.note
         if node == 9:
             value = model(x, edges).detach()[9].log_softmax(0).max()
             assert a.full_value == pytest.approx(float(value), rel=1e-9)
@@ -364,7 +364,7 @@ def test_norms_of_single_nodes_are_cut():
     edges, x = both_ways([(i, i + 1) for i in range(9)]), features(10)
     a = gp.explain_node(seeded(Normed, nn.LayerNorm(8)), x, edges, 0, k=2)
     assert a.settings["hops"] == a.features.count == 2
-    assert "note" not in a.about
+    assert "run on the whole graph" not in a.about.note
 
 
 @pytest.mark.slow
@@ -422,3 +422,27 @@ def test_mistakes_are_named():
         gp.explain_node(model, x, edges, 3, method="degree")
     with pytest.raises(gp.InvalidInput, match="hops, the number of layers"):
         gp.explain_node(lambda x, e, w: model(x, e, w), x, edges, 3)
+
+
+def test_a_result_brings_its_page_and_figure():
+    gcn, x = seeded(gp.models.GCN, 5, 3), features(12)
+    edges = both_ways([(0, 1), (1, 2), (2, 3), (0, 4), (4, 5)])
+    gcn.classes = ("art", "biology", "chemistry")
+    a = gp.explain_node(gcn, x, edges, 0, k=3)
+    about = a.about
+    assert about.label in gcn.classes
+    assert [about.nodes[0].id, about.nodes[0].name] == [0, "0"]
+    assert len(about.kept_probabilities) == len(about.edges) == 3
+    measured = [about.alone, *about.kept_probabilities]
+    assert [float(value.exp()) for value in a.values] == pytest.approx(measured, abs=1e-4)
+    page = gp.report.html(a)
+    assert f"Why “{about.label}” for node 0?" in page
+    assert "? – ?" not in page  # No class of a node is known.
+
+
+def test_several_nodes_and_own_objectives_have_no_node_s_page():
+    gcn, x, edges = seeded(gp.models.GCN, 5, 3), features(12), both_ways([(0, 1), (1, 2), (2, 3)])
+    several = gp.explain_node(gcn, x, edges, [0, 3], k=2)
+    own = gp.explain_node(gcn, x, edges, 0, k=2, objective=lambda logits: logits[:, 0].mean())
+    assert [several.about.kind, own.about.kind] == ["graph", "graph"]
+    assert "of 6 edges" in gp.report.html(own) or "of 3 edges" in gp.report.html(own)

@@ -8,15 +8,13 @@ import greedypig as gp
 from greedypig.graphs import generate, make_graph, train
 from greedypig.graphs.compression import (
     TITLES,
-    Growth,
     Judge,
     compare,
     edge_order,
-    grow,
     kept_count,
-    selected_edges,
     trace,
 )
+from greedypig.graphs.node_notes import explain_node_of, facts_of, selected_edges
 from greedypig.graphs.training import Recipe
 
 
@@ -96,11 +94,11 @@ def test_greedy_pig_is_ahead_of_the_samplers(graph, model):
     found = compare(model, graph, shares=(0.2, 0.4, 1.0))
     assert list(found) == list(TITLES)
     for share in (0.2, 0.4):
-        g = {name: trace_.at(share).g for name, trace_ in found.items()}
+        g = {name: trace_.at("g", share) for name, trace_ in found.items()}
         assert g["greedy-pig"] > max(g["degree"], g["random"])
     for one in found.values():
-        assert one.at(1.0).agreement == 1
-        assert one.record()["edges"] == [100, 200, 500]
+        assert one.at("agreement", 1.0) == 1
+        assert one.edges == (100, 200, 500)
 
 
 def test_orders_are_permutations_and_samplers_follow_the_seed(graph, model):
@@ -133,7 +131,7 @@ def test_without_labels_there_is_no_accuracy(graph, model):
     bare = make_graph(graph.x, graph.edges)
     judge = Judge(model, bare)
     assert judge.full.accuracy is None
-    assert "accuracy" not in trace(judge, torch.arange(bare.m), (0.5, 1.0)).record()
+    assert trace(judge, torch.arange(bare.m), (0.5, 1.0)).accuracy is None
 
 
 def test_a_model_of_another_size_is_refused(graph):
@@ -159,55 +157,69 @@ def connected(node, pairs):
     return True
 
 
+def grown(model, graph, node, **search):
+    """The result, and the pairs of node ids that were selected."""
+    a = explain_node_of(model, graph, node, **search)
+    ids = [one.id for one in a.about.nodes]
+    return a, [(ids[u], ids[v]) for u, v in a.about.edges]
+
+
 @pytest.mark.parametrize("method", [None, "greedy-pig", "random"])
 def test_growth_is_connected_and_of_the_graph_s_own_edges(graph, model, method):
-    a, growth = grow(model, graph, 7, k=12, method=method, seed=1)
+    a, pairs = grown(model, graph, 7, k=12, method=method, seed=1)
     own = {tuple(p) for p in graph.edges.T.tolist()}
-    assert len(growth.pairs) == len(set(growth.pairs)) == 12
-    assert {(min(p), max(p)) for p in growth.pairs} <= own
-    assert connected(7, growth.pairs)
-    assert list(growth.pairs) == [
-        tuple(p) for p in graph.edges[:, selected_edges(a, graph)].T.tolist()
-    ]
-    assert growth.nodes[0] == 7
+    assert len(pairs) == len(set(pairs)) == 12
+    assert set(pairs) <= own
+    assert connected(7, pairs)
+    assert pairs == [tuple(p) for p in graph.edges[:, selected_edges(a, graph)].T.tolist()]
+    assert facts_of(a).nodes[0].id == 7
 
 
-def test_probabilities_are_those_of_the_whole_graph_with_these_edges_alone(graph, model):
-    a, growth = grow(model, graph, 7, k=6, objective="log-probability")
-    target = a.settings["target"]
+@pytest.mark.parametrize("objective", ["log-probability", "log-likelihood"])
+def test_probabilities_are_those_of_the_whole_graph_with_these_edges_alone(graph, model, objective):
+    a, pairs = grown(model, graph, 7, k=6, objective=objective)
+    measured = (a.about.alone, *a.about.kept_probabilities)
     for count in (0, 3, 6):
-        pairs = torch.tensor(growth.pairs[:count], dtype=torch.long).reshape(-1, 2).T
-        logits = model(graph.x, torch.cat([pairs, pairs.flip(0)], 1))[7]
-        expected = float(torch.softmax(logits.double(), 0)[target])
-        assert growth.probabilities[count] == pytest.approx(expected, abs=1e-5)
-    # And the objective's own values, log p, say the same.
-    assert [float(v.exp()) for v in a.values] == pytest.approx(growth.probabilities, abs=1e-4)
+        part = torch.tensor(pairs[:count], dtype=torch.long).reshape(-1, 2).T
+        logits = model(graph.x, torch.cat([part, part.flip(0)], 1))[7]
+        expected = float(torch.softmax(logits.double(), 0)[a.about.target])
+        assert measured[count] == pytest.approx(expected, abs=1e-5)
+    if objective == "log-probability":  # Its own values, log p, say the same.
+        assert [float(v.exp()) for v in a.values] == pytest.approx(measured, abs=1e-4)
 
 
 def test_weights_are_those_of_the_edges(graph, model):
     weight = torch.rand(graph.m, generator=torch.Generator().manual_seed(3)) + 0.5
     heavy = make_graph(graph.x, graph.edges, weight=weight)
-    a, growth = grow(model, heavy, 7, k=4)
+    a, _ = grown(model, heavy, 7, k=4)
     logits = model(heavy.x, *heavy.part(selected_edges(a, heavy)))[7].detach()
-    expected = torch.softmax(logits.double(), 0)[a.settings["target"]]
-    assert growth.probabilities[-1] == pytest.approx(float(expected), abs=1e-5)
+    expected = torch.softmax(logits.double(), 0)[a.about.target]
+    assert a.about.kept_probabilities[-1] == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_the_share_of_the_centre_s_class(graph):
-    y = graph.y.tolist()
-    same = [i for i in range(1, 150) if y[i] == y[0]][:2]
-    other = next(i for i in range(1, 150) if y[i] != y[0])
-    growth = Growth(0, ((0, same[0]), (same[0], other), (0, same[1])), (0.5,) * 4)
-    assert growth.same_class(graph) == pytest.approx(2 / 3)
-    assert Growth(0, (), (0.5,)).same_class(graph) is None
-    assert Growth(0, ((0, 1),), (0.5, 0.5)).same_class(make_graph(graph.x, graph.edges)) is None
+def test_names_and_classes_are_the_graph_s(graph, model):
+    named = make_graph(
+        graph.x,
+        graph.edges,
+        graph.y,
+        classes=["art", "biology", "chemistry"],
+        names=[f"paper-{i}" for i in range(150)],
+    )
+    a, pairs = grown(model, named, 7, k=6)
+    reached = dict.fromkeys([7, *(end for pair in pairs for end in pair)])
+    assert [node.name for node in a.about.nodes] == [f"paper-{i}" for i in reached]
+    assert a.about.truth == named.classes[int(graph.y[7])]
+    others = [int(graph.y[i] == graph.y[7]) for i in list(reached)[1:]]
+    assert a.about.same == pytest.approx(sum(others) / len(others))
+    assert "paper-7" in gp.report.html(a)
+    unlabelled, _ = grown(model, make_graph(graph.x, graph.edges), 7, k=6)
+    assert (unlabelled.about.truth, unlabelled.about.same) == (None, None)
 
 
 def test_a_node_without_edges_has_an_empty_growth(graph, model):
     x = torch.cat([graph.x, graph.x[:1]])
     lonely = make_graph(x, graph.edges)
-    a, growth = grow(model, lonely, 150, k=5)
-    assert growth.pairs == ()
-    assert len(growth.probabilities) == 1
+    a, pairs = grown(model, lonely, 150, k=5)
+    assert (pairs, a.about.kept_probabilities, a.about.same) == ([], (), None)
+    assert a.about.alone == pytest.approx(a.about.probability)
     assert a.selected == 0
-    assert growth.kept

@@ -21,7 +21,7 @@ from test_page import hostile
 import greedypig as gp
 from greedypig import report
 from greedypig.report.render import reduced
-from greedypig.results.photo_notes import Notes
+from greedypig.results.input_notes import InputNotes
 from greedypig.results.picture import (
     SHARES,
     Picture,
@@ -148,7 +148,7 @@ def test_other_numbers_of_channels_are_drawn_as_kept_too(visit, shape):
 
 def test_a_large_picture_is_drawn_from_some_of_its_pixels(visit, monkeypatch):
     a = photo((3, 9, 10))
-    full = len(report.explore.explorer_data(a, Notes.of(a), Picture.of(a))["ranks"])
+    full = len(report.explore.explorer_data(a, InputNotes.of(a), Picture.of(a))["ranks"])
     monkeypatch.setattr(report.explore, "MOST", 2 * full)
     v, picture = visit(a), Picture.of(a)
     assert "drawn at 5 × 5 pixels, from one of every 2 × 2" in v.text("#view")

@@ -184,7 +184,6 @@ def test_notes_that_are_no_notes_are_refused(changes):
 
 def test_other_results_have_no_such_notes():
     a = gp.maximize(gp.objective(lambda m: m.sum(1), 2), gp.GreedyPIG(per_round=1))
-    assert ColumnNotes.of(a) is None
     with pytest.raises(gp.InvalidInput, match="retrained"):
         plots.selected_columns(a)
 

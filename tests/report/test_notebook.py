@@ -10,7 +10,7 @@ from test_browser import FLAGS, executable
 import greedypig as gp
 from greedypig import report
 from greedypig.report import notebook
-from greedypig.results import verdicts
+from greedypig.results.kinds import notes_of
 from nets import cnn, mlp, picture, row
 from seen import photo, ranked, unmeasured
 
@@ -91,7 +91,7 @@ def test_the_class_the_first_features_with_values_and_the_cost_are_told():
     assert f"output {a.settings['target']}" in said
     assert f"age = {float(row()[0]):.4g}".replace("-", "−") in said
     assert "greedy-pig · 6 rounds · 12 gradients" in said
-    assert verdicts.answer_of(a) in said
+    assert notes_of(a).answer() in said
 
 
 def test_a_notebook_says_the_sentence_and_the_warnings_of_the_page():
@@ -99,9 +99,9 @@ def test_a_notebook_says_the_sentence_and_the_warnings_of_the_page():
     about = {"curves": lost, "kept": {}, "warnings": ["Something is odd."]}
     for a in (photo(), photo(about=about)):
         said = " ".join(Seen(a._repr_html_()).said)
-        cautions = [line for line, _ in verdicts.cautions_of(a)]
+        cautions = [line for line, _ in notes_of(a).cautions()]
         assert cautions
-        for line in (verdicts.answer_of(a), *cautions):
+        for line in (notes_of(a).answer(), *cautions):
             assert line in said
             assert line.replace(" %", "\u00a0%") in report.html(a) or line in report.html(a)
     assert "▲ This explanation does not hold: 10 % of the features give 0.800" in said

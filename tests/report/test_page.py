@@ -19,7 +19,7 @@ from greedypig import report
 from greedypig.report import explore
 from greedypig.report.chart import scale
 from greedypig.report.render import environment, png, reduced
-from greedypig.results.photo_notes import Notes
+from greedypig.results.input_notes import InputNotes
 from greedypig.results.picture import Picture, compared_pictures
 from names import without_address
 from seen import ABOUT, COMPARISON, hostile, photo, pixels, ranked, unmeasured
@@ -61,7 +61,10 @@ def test_shares_in_sentences_have_two_digits():
     line = {"softmax": {"fractions": [0, 0.0404, 0.232, 1], "values": [0, 0.7, 0.9, 0.75]}}
     kept = {"0.01": 0.02, "0.05": 0.72, "0.1": 0.8}
     text = visible(report.html(photo(about={"curves": line, "kept": kept})))
-    assert "4 % of the photo is enough for espresso (0.700, whole photo 0.750)." in text
+    assert (
+        "5 % of the photo is enough for espresso (95 % of the rise: 0.720, whole photo 0.750)."
+        in text
+    )
     assert "23 % of the features give a higher probability (0.900)" in text
 
 
@@ -98,12 +101,14 @@ def test_the_smallest_part_that_lies_above_the_whole_is_told():
 @pytest.mark.parametrize(
     ("values", "answer"),
     [
-        ([0, 0.2, 0.8, 0.75], "50 % of the photo is enough for espresso (0.800, whole photo"),
-        ([0, 0.8, 0.1, 0.75], "No smaller part of the photo is enough for espresso (0.750)."),
-        ([0.7, 0.8, 0.7, 0.75], "The baseline alone is enough for espresso (0.700, whole photo"),
+        ([0, 0.2, 0.8, 0.75], "50 % of the photo is enough for espresso (95 % of the rise: 0.800,"),
+        ([0, 0.8, 0.1, 0.75], "25 % of the photo is enough for espresso (95 % of the rise: 0.800,"),
+        ([0, 0.2, 0.7, 0.75], "No smaller part of the photo is enough for espresso (0.750)."),
+        ([0.7, 0.7, 0.747, 0.75], "No smaller part of the photo is enough for espresso (0.750)."),
+        ([0.8, 0.9, 0.7, 0.75], "The photo makes espresso no more probable (0.750, the baseline"),
     ],
 )
-def test_the_answer_is_the_smallest_share_that_stays_at_the_photo_s_level(values, answer):
+def test_the_answer_is_the_smallest_share_with_most_of_the_rise(values, answer):
     line = {"fractions": [0, 0.25, 0.5, 1], "values": values}
     page = report.html(photo(about={"curves": {"softmax": line}, "kept": {}}))
     assert answer in visible(page)
@@ -117,7 +122,8 @@ def test_the_answer_of_a_row_names_the_features_that_are_enough():
     a = gp.explain(model, torch.ones(5), target=0, names=list("abcde"),
                    method=gp.GreedyPIG(per_round=1))  # fmt: skip
     text = visible(report.html(a))
-    assert "1 of 5 features is enough for output 0 (0.982, all more than 0.999): a." in text
+    beside = "(95 % of the rise: 0.982, all more than 0.999)"
+    assert f"1 of 5 features is enough for output 0 {beside}: a." in text
 
 
 def test_the_answer_of_a_picture_without_curves_is_a_share_of_it():
@@ -135,7 +141,10 @@ def test_the_answer_of_a_picture_without_curves_is_a_share_of_it():
     told = "With 0.52 % of the photo, G is −0.1 for output 0 (nothing −6, everything 0)."
     assert told in visible(report.html(counted))
     text = visible(report.html(a))
-    assert "0.52 % of the photo is enough for output 0 (0.998, whole photo 0.998)." in text
+    assert (
+        "0.52 % of the photo is enough for output 0 (95 % of the rise: 0.998, whole photo 0.998)."
+        in text
+    )
     assert "The first 3 of" not in text
 
 
@@ -150,7 +159,8 @@ def test_the_answer_of_a_picture_without_curves_is_a_share_of_it():
     ],
 )
 def test_log_likelihood_is_advised_where_it_can_be_chosen(kind, objective, whole):
-    a = ranked((6,), method="greedy-pig", rounds=3)
+    shape = (3, 4, 5) if kind == "image" else (6,)
+    a = ranked(shape, method="greedy-pig", rounds=3)
     a = replace(a, values=a.values + 99).with_notes({"kind": kind, "objective": objective})
     text = visible(report.html(a))
     assert "give a higher G" in text
@@ -407,7 +417,7 @@ def test_slider_stops_run_from_nothing_to_everything_and_each_adds_something():
 
 def test_ranks_on_the_page_are_the_result_s_own():
     a = photo()
-    data = explore.explorer_data(a, Notes.of(a), Picture.of(a))
+    data = explore.explorer_data(a, InputNotes.of(a), Picture.of(a))
     raw = np.frombuffer(zlib.decompress(base64.b64decode(data["ranks"])), np.uint8)
     planes = raw.reshape(-1, a.features.n).astype(int)
     found = 256 ** np.arange(len(planes)) @ planes

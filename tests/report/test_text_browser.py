@@ -38,9 +38,9 @@ def test_the_slider_marks_the_first_k_and_tells_what_was_measured(visit):  # noq
         assert kept(v) == {i + 1: order[i] for i in range(k)}
         told = v.text("#parts-told")
         assert f"{k} of 4 sentences" in told
-        assert f"only these {a.about['only'][k]:.3f}" in told
-        assert f"the rest deleted {a.about['deleted'][k]:.3f}" in told
-        assert f"without these {a.about['without'][k]:.3f}" in told
+        assert f"only these {a.about.only[k]:.3f}" in told
+        assert f"the rest deleted {a.about.deleted[k]:.3f}" in told
+        assert f"without these {a.about.without[k]:.3f}" in told
         assert ("which is enough" in told) == (k == 2)
         assert v.page.get_attribute("#parts-k", "aria-valuetext") in told
         assert f"At {k} sentences:" in v.text("figure:has(#chart-text) .read")

@@ -35,7 +35,7 @@ def parts(page):
 def test_the_answer_comes_first_then_the_text_with_its_parts_in_order():
     page = report.html(text_result())
     read = words(page)
-    sentence = "2 of 4 sentences are enough for “red” (0.900, all 0.820)."
+    sentence = "2 of 4 sentences are enough for “red” (95 % of the rise: 0.900, all 0.820)."
     assert sentence in read
     assert read.index(sentence) < read.index("The text, with the best sentences in order")
     assert parts(page) == [
@@ -50,7 +50,7 @@ def test_what_was_measured_is_on_the_page():
     a = text_result()
     read = words(report.html(a))
     for key in ("only", "deleted", "without"):
-        for value in a.about[key]:
+        for value in getattr(a.about, key):
             assert f"{value:.3f}" in read
 
 
@@ -78,7 +78,9 @@ def test_what_is_enough_is_listed_and_what_was_selected_beyond_it_is_folded():
     table = first[first.index("First sentences In order of selection") :]
     assert "Paint it red!" in table
     assert "It rained." not in table
-    assert rest.startswith(" Not needed: those above are enough. 1 more is not shown.")
+    assert rest.startswith(
+        " Not needed: those above are enough (95 % of the rise). 1 more is not shown."
+    )
     assert rest.index("It rained.") < rest.index("Predictions")
     assert "sentences selected" not in read
     assert "search ended with3 of 4 sentences" in rest
@@ -161,7 +163,7 @@ def test_areas_are_over_the_counts_that_all_methods_share():
     ours = text_result()
     other = text_result(counts=(0, 2, 4))
     rows = compared({"a": ours, "b": other})
-    assert rows["a"]["only_area"] == pytest.approx(rows["b"]["only_area"])
+    assert rows["a"].only_area == pytest.approx(rows["b"].only_area)
 
 
 def test_a_notebook_shows_the_text_with_its_parts():
@@ -188,7 +190,7 @@ def test_long_texts_are_abbreviated_around_the_parts():
     assert pieces[2].text.endswith(" …")
     assert sum(len(piece.text) for piece in pieces) < 200
     whole = TextNotes.of(a).passage([2000])
-    assert "".join(piece.text for piece in whole) == a.about["text"]
+    assert "".join(piece.text for piece in whole) == a.about.text
 
 
 def test_figures_have_short_names():

@@ -7,42 +7,46 @@ import pytest
 
 import greedypig as gp
 from graph_seen import compressed, crowd, explained, plain_result
-from greedypig.results.graph_notes import Compression, Explained, hops_from
+from greedypig.results.graph_layout import hops_from, radial_layout
+from greedypig.results.graph_notes import CompressionNotes, NodeNotes
+from greedypig.results.kinds import notes_of
 
 
 def test_other_results_have_neither():
-    assert Compression.of(plain_result()) is None
-    assert Explained.of(plain_result()) is None
+    for view in ("graph-compression", "graph-node", "selection", "text"):
+        with pytest.raises(gp.InvalidInput, match="Expected another one"):
+            notes_of(plain_result(), view, "another one")
 
 
 def test_a_compression_is_read():
-    found = Compression.of(compressed())
-    assert (found.graph.nodes, found.graph.edges, found.kept, found.keep) == (5, 6, 3, 0.5)
+    found = CompressionNotes.of(compressed())
+    assert (found.graph.nodes, found.graph.edges, found.kept_edges, found.keep) == (5, 6, 3, 0.5)
     assert [m.title for m in found.methods] == ["Greedy PIG", "random edges"]
     assert found.first.lines["agreement"].at(0.5) == 0.99
     assert found.share_for(found.first, 0.99) == 0.5
     assert found.share_for(found.methods[1], 0.95) == 1.0
     assert found.share_for(found.first, 1.1) is None
-    assert list(Compression.of(compressed(accuracy=False)).first.lines) == ["agreement", "g"]
+    assert list(CompressionNotes.of(compressed(accuracy=False)).first.lines) == ["agreement", "g"]
 
 
 def test_a_node_is_read():
-    found = Explained.of(explained())
+    found = NodeNotes.of(explained())
     assert [n.kind for n in found.nodes] == [1, 1, 0, None]
     assert found.edges[2] == (2, 3)
-    assert found.random["same"] == 0.25
+    assert found.random.same == 0.25
 
 
 def test_a_part_that_outdoes_the_whole_is_named():
-    found = Compression.of(compressed())
+    found = CompressionNotes.of(compressed())
     assert found.excess()[:3] == ("50 % of the edges", -0.4, -0.5)  # G of all edges is −0.5.
     assert replace(found, keep=0.25).excess()[:2] == ("50 % of the edges", -0.4)
     assert replace(found, full={"g": -0.405}).excess() is None
-    node = Explained.of(explained())
+    node = NodeNotes.of(explained())
     assert node.excess() is None
-    assert replace(node, full=0.45).excess()[:3] == ("The first 2 edges", 0.6, 0.45)
-    assert replace(node, full=0.55, alone=0.7).excess()[:2] == ("The node alone", 0.7)
-    assert replace(node, full=0.55, alone=0.7, values=()).excess() is None  # There is no edge.
+    assert replace(node, probability=0.45).excess()[:3] == ("The first 2 edges", 0.6, 0.45)
+    node = replace(node, probability=0.55, alone=0.7)
+    assert node.excess()[:2] == ("The node alone", 0.7)
+    assert replace(node, kept_probabilities=()).excess() is None  # There is no edge.
 
 
 def test_hops_are_breadth_first_and_strangers_lie_behind_all():
@@ -50,8 +54,8 @@ def test_hops_are_breadth_first_and_strangers_lie_behind_all():
 
 
 def test_every_node_has_a_place_of_its_own_in_its_ring():
-    found = Explained.of(crowd())
-    spots = np.array(found.drawing().spots)
+    found = NodeNotes.of(crowd())
+    spots = np.array(radial_layout(found.edges, len(found.nodes)).spots)
     apart = np.linalg.norm(spots[:, None] - spots[None], axis=2) + 2 * np.eye(len(spots))
     assert len(spots) == 31
     assert apart.min() > 0.08
@@ -70,7 +74,7 @@ def test_every_node_has_a_place_of_its_own_in_its_ring():
 )  # fmt: skip
 def test_a_stranger_s_node_is_refused(wrong):
     with pytest.raises(gp.InvalidInput, match="Expected"):
-        Explained.of(explained().with_notes(wrong))
+        NodeNotes.of(explained().with_notes(wrong))
 
 
 @pytest.mark.parametrize(
@@ -80,4 +84,4 @@ def test_a_stranger_s_node_is_refused(wrong):
 )  # fmt: skip
 def test_a_stranger_s_compression_is_refused(wrong):
     with pytest.raises(gp.InvalidInput, match="Expected"):
-        Compression.of(compressed().with_notes(wrong))
+        CompressionNotes.of(compressed().with_notes(wrong))

@@ -7,18 +7,16 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.results.photo_notes import Notes
+from greedypig.results.input_notes import InputNotes, TensorFacts
+from greedypig.results.labels import feature_labels, feature_word
 from greedypig.results.picture import (
     SHARES,
     Picture,
     compared_pictures,
-    feature_labels,
-    feature_word,
     features_within,
     order_last,
     order_ticks,
     rise_left,
-    rounds_line,
     strengths,
 )
 from greedypig.results.wording import chance, chance_cell, percent, short_percent
@@ -26,7 +24,7 @@ from seen import COMPARISON, known_order, photo, pixels, ranked
 
 
 def test_notes_are_read_as_they_were_written():
-    notes = Notes.of(photo(about={"comparison": COMPARISON}))
+    notes = InputNotes.of(photo(about={"comparison": COMPARISON}))
     assert (notes.label, notes.probability, notes.source) == ("espresso", 0.75, "photo.jpg")
     assert notes.predictions[1] == ("cup", 0.125)
     assert notes.kept == {0.01: 0.02, 0.05: 0.1, 0.1: 0.2}
@@ -45,34 +43,35 @@ def test_notes_are_read_as_they_were_written():
 
 def test_a_result_without_notes_has_none_and_takes_its_class_from_the_settings():
     a = gp.explain(torch.nn.Linear(3, 2), torch.ones(3), target=1, method=gp.IG(1))
-    notes = Notes.of(replace(a, about={}, attachments={}))
+    notes = InputNotes.of(replace(a, about=TensorFacts(), attachments={}))
     assert notes.label == "output 1"
     assert notes.objective == "softmax"
     assert (notes.probability, notes.curve, notes.methods) == (None, None, ())
 
 
 def test_probabilities_are_measured_ones_first_else_on_the_line_between_points():
-    notes = Notes.of(photo())
+    notes = InputNotes.of(photo())
     assert notes.probability_at(0.05) == 0.1
     assert notes.probability_at(0.25) == 0.5  # A point of the curve itself.
     assert notes.probability_at(0.125) == pytest.approx(0.25)
-    assert Notes.of(ranked()).probability_at(0.1) is None
-    assert Notes.of(photo(about={"kept": {"0.4": 0.33}, "curves": {}})).probability_at(0.4) == 0.33
+    assert InputNotes.of(ranked()).probability_at(0.1) is None
+    measured = InputNotes.of(photo(about={"kept": {"0.4": 0.33}, "curves": {}}))
+    assert measured.probability_at(0.4) == 0.33
 
 
 def test_the_curve_runs_through_what_was_measured_besides_and_keeps_its_area():
     kept = {"0.1": 0.4, "0.5": 0.3}  # 0.5 is on the curve already, and stays.
-    line = Notes.of(photo(about={"kept": kept})).curve
+    line = InputNotes.of(photo(about={"kept": kept})).curve
     assert line.fractions.tolist() == [0, 0.1, 0.25, 0.5, 1]
     assert line.values.tolist() == [0, 0.4, 0.5, 1.0, 0.75]
     assert line.auc == pytest.approx(0.6875)
 
 
 def test_excess_is_the_smallest_part_that_outdoes_the_whole():
-    assert Notes.of(photo()).excess() == (0.5, 1.0)
-    assert Notes.of(photo(about={"probability": 0.995})).excess() is None
+    assert InputNotes.of(photo()).excess() == (0.5, 1.0)
+    assert InputNotes.of(photo(about={"probability": 0.995})).excess() is None
     flat = {"softmax": {"fractions": [0, 0.1, 0.2, 1], "values": [0, 0.997, 1.0, 0.75]}}
-    assert Notes.of(photo(about={"curves": flat})).excess() == (0.1, 0.997)
+    assert InputNotes.of(photo(about={"curves": flat})).excess() == (0.1, 0.997)
 
 
 def curve_from(bare: float, part: float) -> dict[str, object]:
@@ -81,9 +80,9 @@ def curve_from(bare: float, part: float) -> dict[str, object]:
 
 
 def test_what_the_bare_baseline_gives_already_is_no_part_s_doing():
-    unlikely = Notes.of(photo(about=curve_from(bare=0.178, part=0.18)))
+    unlikely = InputNotes.of(photo(about=curve_from(bare=0.178, part=0.18)))
     assert unlikely.excess() is None
-    assert Notes.of(photo(about=curve_from(bare=0.178, part=0.5))).excess() == (0.1, 0.5)
+    assert InputNotes.of(photo(about=curve_from(bare=0.178, part=0.5))).excess() == (0.1, 0.5)
 
 
 ODD = {
@@ -110,14 +109,14 @@ ODD = {
 )
 def test_odd_notes_are_refused_in_one_sentence(name, value):
     with pytest.raises(gp.InvalidInput, match=r"^Expected .*\(got"):
-        Notes.of(photo(about={name: value}))
+        InputNotes.of(photo(about={name: value}))
 
 
 def test_a_method_s_curve_runs_through_what_was_measured_of_it():
     line = {"fractions": [0, 1], "values": [0.1, 0.7]}
     row = {"curve": line, "kept": {"0.1": 0.6, "0.05": 0.2},
            "second_opinion_curve": {**line, "judge": "mobilenet-v2"}}  # fmt: skip
-    with_kept, without = Notes.of(
+    with_kept, without = InputNotes.of(
         photo(about={"comparison": {"a": row, "b": {"curve": line}}})
     ).methods
     assert with_kept.curve.values.tolist() == [0.1, 0.2, 0.6, 0.7]
@@ -260,7 +259,7 @@ def test_shares_never_take_more_than_they_say():
 
 def test_unmeasured_values_leave_a_gap_in_a_line():
     line = {"fractions": [0, 0.5, 1], "values": [0, None, 1]}
-    assert Notes.of(photo(about={"curves": {"loss": line}})).curves["loss"].points == [
+    assert InputNotes.of(photo(about={"curves": {"loss": line}})).curves["loss"].points == [
         (0, 0),
         (1, 1),
     ]
@@ -293,7 +292,7 @@ def test_features_are_called_by_name_else_by_place():
 
 def test_the_line_of_rounds_runs_over_the_share_selected():
     g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
-    line = rounds_line(gp.maximize(g, gp.GreedyPIG(per_round=1, rounds=2)))
+    line = InputNotes.of(gp.maximize(g, gp.GreedyPIG(per_round=1, rounds=2))).rounds
     assert line.fractions.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert line.values.tolist() == pytest.approx([0, 4, 6, 7])
 

@@ -5,8 +5,11 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
@@ -15,7 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import greedypig as gp
+from greedypig.core.facts import Facts
 from greedypig.network.fingerprint import digest
+from greedypig.results.input_notes import ImageFacts, TensorFacts
+from greedypig.results.kinds import FACTS as KINDS
+from greedypig.results.table_notes import TableFacts
 from names import without_address
 from nets import TwoInputs, cnn, identical, mlp, picture, row
 
@@ -26,7 +33,7 @@ TENSORS = ("order", "feature_scores", "values", "last_scores")
 def example() -> gp.Attribution:
     """A result without notes."""
     a = gp.explain(mlp(), row(), features=torch.arange(6) // 2, method=TWO, seed=3)
-    return replace(a, about={}, attachments={})
+    return replace(a, about=TensorFacts(), attachments={})
 
 
 @pytest.fixture
@@ -170,7 +177,8 @@ def test_notes_come_back_and_change_nothing_else(path):
     noted().save(path)
     b = gp.load(path)
     assert identical(b, example())
-    assert b.about == FACTS
+    assert b.about.record() == FACTS
+    assert (b.about.label, b.about.predictions) == ("çup <b>", (("cup", 0.5),))
     assert set(b.attachments) == {"picture"}
     assert b.attachments["picture"].dtype == torch.uint8
     assert torch.equal(b.attachments["picture"], noted().attachments["picture"])
@@ -180,9 +188,9 @@ def test_notes_add_up_and_the_result_without_them_stays_as_it_was():
     a = example()
     b = a.with_notes({"kind": "image"}, picture=torch.zeros(2, 2, 3))
     c = b.with_notes({"kind": "table", "class": "cup"}, baseline=torch.ones(2, 2, 3))
-    assert (a.about, a.attachments) == ({}, {})
-    assert b.about == {"kind": "image"}
-    assert c.about == {"kind": "table", "class": "cup"}
+    assert (a.about, a.attachments) == (TensorFacts(), {})
+    assert b.about == ImageFacts()
+    assert c.about == TableFacts(extra={"class": "cup"})
     assert set(c.attachments) == {"picture", "baseline"}
 
 
@@ -192,7 +200,7 @@ def test_notes_are_what_the_file_will_hold_and_not_the_caller_s_own_objects():
     facts["shape"] = None
     with torch.no_grad():
         picture += 1
-    assert a.about == {"shape": [2, 3], "5": "five"}
+    assert a.about.extra == {"shape": [2, 3], "5": "five"}
     assert a.attachments["picture"].tolist() == [[0, 0], [0, 0]]
     assert not a.attachments["picture"].requires_grad
 
@@ -203,6 +211,68 @@ def test_notes_are_what_the_file_will_hold_and_not_the_caller_s_own_objects():
 def test_facts_that_no_file_can_hold_are_refused(facts):
     with pytest.raises(gp.InvalidInput, match=r"Expected facts that JSON can hold \(got"):
         example().with_notes(facts)
+
+
+def test_a_user_s_own_facts_stand_beside_those_of_the_kind(path):
+    noted().with_notes({"my": 1, "label": "cup", "probability": None}).save(path)
+    about = gp.load(path).about
+    assert (about.extra, about.label, about.probability) == ({"my": 1}, "cup", None)
+
+
+def test_curves_and_other_records_may_be_given_as_they_are():
+    curve = gp.metrics.Curve.from_dict({"fractions": [0, 1], "values": [0.1, 0.9]})
+    about = noted().with_notes({"curves": {"softmax": curve}, "kept": {0.5: 0.2}}).about
+    assert about.curves["softmax"].values.tolist() == [0.1, 0.9]
+    assert about.kept == {0.5: 0.2}
+
+
+@pytest.mark.parametrize("record", [{"kind": "later", "class": "cup"}, {"kind": "", "x": [1]}])
+def test_facts_of_an_unknown_kind_are_kept_as_they_are(record, path):
+    a = example().with_notes(record)
+    assert a.about == Facts(extra=record)
+    a.save(path)
+    assert gp.load(path).about.record() == record
+    gp.report.html(a)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"kind": 3}, {"kind": "image", "class": 3}, {"kind": "image", "probability": "high"},
+     {"kind": "text"}, {"kind": "graph-node", "node": 1}, {"kind": "table", "selection": {}}],
+    ids=str,
+)  # fmt: skip
+def test_facts_of_another_type_are_refused_where_they_are_given(facts):
+    with pytest.raises(gp.InvalidInput, match=r"^Expected .* \(got"):
+        example().with_notes(facts)
+
+
+def test_a_file_with_facts_of_another_type_is_refused(path):
+    replace(noted(), about=replace(noted().about, probability="high")).save(path)
+    with pytest.raises(gp.InvalidFile, match="probability in the notes as a finite number"):
+        gp.load(path)
+
+
+def test_every_kind_is_found_by_its_name():
+    for kind, name in KINDS.items():
+        module, _, facts = name.partition(":")
+        assert getattr(import_module(f"greedypig.{module}"), facts).kind == kind
+
+
+LOADED = """
+import sys
+import greedypig as gp
+gp.load(sys.argv[1])
+rooms = {name.split(".")[1] for name in sys.modules if name.startswith("greedypig.")}
+notes = {name for name in sys.modules if name.endswith("_notes")}
+print(sorted(rooms & {"graphs", "text", "tables", "plots", "report"}), sorted(notes))
+"""
+
+
+def test_a_photo_is_read_without_the_modules_of_other_kinds(path):
+    noted().save(path)
+    command = [sys.executable, "-c", LOADED, str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert said == "[] ['greedypig.results.input_notes']\n"
 
 
 def test_facts_are_a_mapping():
@@ -408,7 +478,7 @@ def test_missing_tensors_are_refused(path, name):
 
 # A file with a digest that is right, whose fields do not fit.
 
-KINDS = {
+FEATURES = {
     "elements": {},
     "groups": {"features": torch.arange(6) // 2},
     "windows": {"features": gp.windows(2)},
@@ -419,7 +489,7 @@ def sealed(path, kind="groups"):
     """The parts of a result's file, for a kind of features."""
     is_picture = kind == "windows"
     model, x = (cnn(), picture()) if is_picture else (mlp(), row())
-    return parts_of(gp.explain(model, x, method=TWO, **KINDS[kind]), path)
+    return parts_of(gp.explain(model, x, method=TWO, **FEATURES[kind]), path)
 
 
 def refused_by(path, record, tensors, field) -> None:
@@ -510,7 +580,7 @@ def test_a_tensor_of_another_type_or_length_is_named(path, name):
         refused_by(path, record, tensors | {name: tensor}, name.partition(".")[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEATURES)
 def test_files_sealed_anew_are_read(path, kind):
     """What the tests above damage is right before."""
     record, tensors = sealed(path, kind)

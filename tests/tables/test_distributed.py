@@ -80,7 +80,7 @@ def test_two_processes_select_what_one_does(pair, run):
     for rank in range(2):
         each = pair[rank][run][0]
         agree(each, alone, 1e-9)
-        assert each.about["gradient_batches"] == alone.about["gradient_batches"]
+        assert each.about.gradient_batches == alone.about.gradient_batches
     # Both read the same sum, or they would not go on with the same columns.
     assert torch.equal(pair[0][run][0].feature_scores, pair[1][run][0].feature_scores)
     # They share the reading, but for the first batch, which each looks at to see what comes.

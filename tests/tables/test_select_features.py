@@ -178,8 +178,8 @@ def test_the_budget_is_what_is_read(method, kind):
     spent = sum(
         budget // steps * (r + 1) // rounds - budget // steps * r // rounds for r in range(rounds)
     )
-    assert a.about["gradient_batches"] == spent * steps <= budget
-    assert a.about["gradient_rows"] == spent * steps * 10
+    assert a.about.gradient_batches == spent * steps <= budget
+    assert a.about.gradient_rows == spent * steps * 10
     assert a.gradients_used == rounds * steps
     assert per_gradient >= 1
 
@@ -262,7 +262,7 @@ def test_random_and_permutation_follow_their_definitions():
     batches = cut(x, y, 400)
     a = gp.select_features(model, batches, loss="squared-error", method="permutation", budget=7)
     assert a.order.tolist()[:4] == [0, 2, 3, 5]
-    assert a.about["gradient_batches"] == 7
+    assert a.about.gradient_batches == 7
     # An independent copy of the column's values: the loss grows by w² · E (x − x')² ≈ 2 w².
     assert a.feature_scores[0] == pytest.approx(2 * 9, rel=0.2)
     assert a.feature_scores[1] == 0

@@ -386,6 +386,7 @@ ROAD = [
     "explain",
     "carry_out",
     "Run.__next__",
+    "Run._paid",
     "Run._after_round",
     "next_round",
     "IG.__call__",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.results.photo_notes import Notes
+from greedypig.results.input_notes import InputNotes
 from greedypig.results.picture import Picture
 from nets import cnn, mlp, picture, row
 
@@ -14,7 +14,7 @@ ONE = gp.GreedyPIG(rounds=2, steps=1)
 def test_a_classifier_s_result_names_the_class_its_probability_and_the_others():
     model = mlp()
     model.classes = ["cat", "dog", "<b>", "hen"]
-    notes = Notes.of(gp.explain(model, row(), target=2, method=ONE))
+    notes = InputNotes.of(gp.explain(model, row(), target=2, method=ONE))
     probabilities = torch.softmax(model(row().unsqueeze(0))[0].double(), 0)
     assert notes.label == "<b>"
     assert notes.probability == pytest.approx(float(probabilities[2]))
@@ -28,13 +28,13 @@ def test_a_classifier_s_result_names_the_class_its_probability_and_the_others():
 def test_classes_without_a_name_for_each_output_are_numbered(classes):
     model = mlp()
     model.classes = classes
-    assert Notes.of(gp.explain(model, row(), target=3, method=ONE)).label == "output 3"
+    assert InputNotes.of(gp.explain(model, row(), target=3, method=ONE)).label == "output 3"
 
 
 def test_a_value_has_no_class():
     a = gp.explain(torch.nn.Linear(6, 1), row(), outputs="values", method=ONE)
-    assert Notes.of(a).label is None
-    assert Notes.of(a).probability is None
+    assert InputNotes.of(a).label == ""
+    assert InputNotes.of(a).probability is None
     assert torch.equal(a.attachments["x"], row())
 
 

@@ -35,8 +35,8 @@ def test_a_classifier_s_words_with_the_predicted_class():
     net, own = model("bert"), tokenizer(classifier=True)
     with torch.no_grad():
         p = torch.softmax(net(**own(TEXT, return_tensors="pt")).logits[0], 0)
-    assert a.about["class"] == net.config.id2label[int(p.argmax())]
-    assert a.about["probability"] == pytest.approx(float(p.max()), abs=1e-5)
+    assert a.about.label == net.config.id2label[int(p.argmax())]
+    assert a.about.probability == pytest.approx(float(p.max()), abs=1e-5)
     assert a.full_value == pytest.approx(float(p.max()), abs=1e-5)
     assert sorted(a.order.tolist()) == list(range(len(TEXT.split())))
     assert a.top(1)[0] in TEXT.split()
@@ -45,15 +45,15 @@ def test_a_classifier_s_words_with_the_predicted_class():
 def test_a_class_by_name_is_that_by_number():
     by_name, by_number = explain(target="food"), explain(target=2)
     assert by_name.order.tolist() == by_number.order.tolist()
-    assert by_name.about["class"] == by_number.about["class"] == "food"
+    assert by_name.about.label == by_number.about.label == "food"
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_a_language_model_s_answer_is_generated_where_none_is_given(kind):
     a = explain(kind=kind, answer=None)
-    assert a.about["generated"]
-    again = explain(kind=kind, answer=a.about["answer"])
-    assert not again.about["generated"]
+    assert a.about.generated
+    again = explain(kind=kind, answer=a.about.answer_text)
+    assert not again.about.generated
     assert again.full_value == pytest.approx(a.full_value, abs=1e-3)
 
 
@@ -63,7 +63,7 @@ def test_a_part_of_the_answer_may_be_explained():
     first, second = (explain(kind="llama", answer=answer, target=i) for i in (0, 1))
     assert whole.full_value == pytest.approx(first.full_value + second.full_value, abs=1e-3)
     part = explain(kind="llama", answer=answer, target="The cat sat .")
-    assert part.about["answer_span"] == second.about["answer_span"] == [13, 26]
+    assert part.about.answer_span == second.about.answer_span == (13, 26)
     assert part.full_value == pytest.approx(second.full_value, abs=1e-5)
 
 
@@ -77,7 +77,7 @@ def test_a_pipeline_a_folder_and_the_model_itself_are_the_same(tmp_path):
         a = gp.explain_text(given, TEXT)
         assert a.order.tolist() == expected.order.tolist()
         assert torch.allclose(a.scores, expected.scores, atol=1e-5)
-    assert a.about["model"] == "mine"
+    assert a.about.model == "mine"
 
 
 def test_loading_a_folder_prints_nothing(tmp_path, capfd):
@@ -92,26 +92,25 @@ def test_the_same_call_gives_the_same_bits():
     first, second = explain(kind="llama"), explain(kind="llama")
     assert torch.equal(first.scores, second.scores)
     assert torch.equal(first.values, second.values)
-    timed = {"search_seconds": 0.0}
-    assert {**first.about, **timed} == {**second.about, **timed}
+    assert first.about == second.about
 
 
 def test_values_are_those_of_the_sets_and_checks_name_them():
     a = explain(kind="llama", k=3)
-    assert a.about["counts"][0] == 0
-    assert a.about["counts"][-1] == 3
-    assert a.about["only"][0] == pytest.approx(float(a.values[0]), abs=1e-4)
-    assert a.about["only"][-1] == pytest.approx(a.full_value, abs=1e-4)
-    assert a.about["without"][0] == pytest.approx(a.full_value, abs=1e-4)
-    assert a.about["without"][-1] == pytest.approx(float(a.values[0]), abs=1e-4)
-    assert a.about["deleted"][-1] == pytest.approx(a.full_value, abs=1e-4)
+    assert a.about.counts[0] == 0
+    assert a.about.counts[-1] == 3
+    assert a.about.only[0] == pytest.approx(float(a.values[0]), abs=1e-4)
+    assert a.about.only[-1] == pytest.approx(a.full_value, abs=1e-4)
+    assert a.about.without[0] == pytest.approx(a.full_value, abs=1e-4)
+    assert a.about.without[-1] == pytest.approx(float(a.values[0]), abs=1e-4)
+    assert a.about.deleted[-1] == pytest.approx(a.full_value, abs=1e-4)
 
 
 def test_two_sides_are_those_of_the_measured_sets():
     method = gp.GreedyPIG(per_round=1, steps=4)
     a = explain(kind="llama", objective=gp.two_sided(), method=method)
-    only, without = dict(zip(a.about["counts"], a.about["only"], strict=True)), a.about["without"]
-    for place, count in enumerate(a.about["counts"]):
+    only, without = dict(zip(a.about.counts, a.about.only, strict=True)), a.about.without
+    for place, count in enumerate(a.about.counts):
         expected = only[count] + only[3] - without[place]
         assert float(a.values[count]) == pytest.approx(expected, abs=1e-3)
     assert a.settings["objective"] == "two-sided log-probability"
@@ -123,7 +122,7 @@ def test_two_sides_by_default_crowd_at_both_ends_and_stop_when_reached():
     a = explain(kind="llama", objective=gp.two_sided())
     assert a.settings["rule"] == "smoothstep"
     assert explain(kind="llama").settings["rule"] == "cubic"
-    assert a.full_value == pytest.approx(2 * a.about["only"][-1] - a.about["only"][0], abs=1e-3)
+    assert a.full_value == pytest.approx(2 * a.about.only[-1] - a.about.only[0], abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
@@ -213,7 +212,7 @@ def test_leave_one_out_is_the_fall_of_the_log_probability():
     a = explain(kind="llama", method="leave-one-out")
     every = gp.explain_text(model("llama"), TEXT, tokenizer=tokenizer(), answer="a good dog")
     alone = a.order[:1].tolist()
-    fall = a.full_value - dict(zip(a.about["counts"], a.about["without"], strict=True))[1]
+    fall = a.full_value - dict(zip(a.about.counts, a.about.without, strict=True))[1]
     assert float(a.feature_scores[alone]) == pytest.approx(fall, abs=1e-4)
     assert every.full_value == pytest.approx(a.full_value, abs=1e-5)
 
@@ -221,7 +220,7 @@ def test_leave_one_out_is_the_fall_of_the_log_probability():
 def test_markup_is_text_like_any_other(tmp_path):
     text = "<script>alert(1)</script> The cat sat on the mat . {{ 7 * 7 }} [link](x) & é\u202e ."
     a = explain(text, features="sentences")
-    assert a.about["text"] == text
+    assert a.about.text == text
     assert "<script>" in "".join(a.top(2))
     a.to_html(tmp_path / "page.html")
     assert "<script>alert" not in (tmp_path / "page.html").read_text()
@@ -232,7 +231,7 @@ def test_a_class_that_the_text_speaks_against_is_warned_of():
     results = [explain(target=i, features="sentences") for i in range(3)]
     against = [a for a in results if a.full_value < 0.9 * float(a.values[0])]
     assert against
-    target = against[0].about["class"]
+    target = against[0].about.label
     with pytest.warns(UserWarning, match=f"speaks against “{target}”"):
         explain(target=target, features="sentences")
 
@@ -432,5 +431,5 @@ def test_deletion_has_no_gradients():
         explain(absent="deleted", method="ig")
     assert explain(absent="deleted").method == "marginal-gains"
     a = explain(absent="deleted", method="leave-one-out", features="sentences")
-    assert a.about["deleted"] == pytest.approx(a.about["only"], abs=1e-6)
+    assert a.about.deleted == pytest.approx(a.about.only, abs=1e-6)
     assert explain(absent="deleted", method="marginal-gains", features="sentences").selected == 3

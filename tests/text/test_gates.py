@@ -237,7 +237,7 @@ def test_of_several_labels_each_is_a_question_of_its_own():
         logits = net(torch.tensor([words(TEXT)["input_ids"]])).logits[0]
     a = gp.explain_text(net, TEXT, tokenizer=words, target="food", method="ig")
     assert a.full_value == pytest.approx(float(torch.sigmoid(logits[2])), abs=1e-5)
-    assert a.about["class"] == "food"
+    assert a.about.label == "food"
 
 
 def test_a_generated_answer_keeps_its_tokens():

@@ -30,7 +30,7 @@ class TestCaptum:
         theirs = explained("captum-ablation", kind)
         torch.testing.assert_close(theirs.feature_scores, ours.feature_scores, atol=1e-4, rtol=0)
         # Captum measures the whole text once more.
-        assert theirs.about["forwards"] == ours.about["forwards"] + 1
+        assert theirs.about.forwards == ours.about.forwards + 1
 
     def test_a_part_of_the_answer_is_its_own_tokens(self):
         ours = explained("leave-one-out", absent="deleted", target="dog")
@@ -39,7 +39,7 @@ class TestCaptum:
 
     def test_shapley_values_add_up_to_the_rise_of_the_really_deleted_text(self):
         a = explained("captum-shapley")
-        rise = a.about["deleted"][-1] - a.about["deleted"][0]
+        rise = a.about.deleted[-1] - a.about.deleted[0]
         assert float(a.feature_scores.sum()) == pytest.approx(rise, abs=1e-3)
 
     def test_shapley_draws_by_the_seed_and_leaves_the_global_generator_alone(self):
@@ -64,16 +64,16 @@ def test_gradient_input_is_the_gradient_of_embeddings(kind):
     same = explained("gradient-input", kind)
     torch.testing.assert_close(same.feature_scores, ours.feature_scores)
     assert same.gradients_used == 1
-    assert same.about["absent"] == "masked"  # Sets are measured as those of other methods.
+    assert same.about.absent == "masked"  # Sets are measured as those of other methods.
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_forward_passes_are_counted():
     ends = 2  # Nothing and everything, which every run measures first.
-    assert explained("leave-one-out").about["forwards"] == ends + 3
-    assert explained("attention").about["forwards"] == ends + 1
-    assert explained(gp.ContextCite(200)).about["forwards"] == 2**3  # No set is measured twice.
-    assert explained("random").about["forwards"] == ends
+    assert explained("leave-one-out").about.forwards == ends + 3
+    assert explained("attention").about.forwards == ends + 1
+    assert explained(gp.ContextCite(200)).about.forwards == 2**3  # No set is measured twice.
+    assert explained("random").about.forwards == ends
 
 
 def test_other_inputs_are_refused():

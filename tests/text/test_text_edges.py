@@ -177,7 +177,7 @@ def test_a_value_is_explained_in_the_direction_in_which_the_text_moves_it():
     for text in ("The cat sat .", "The film was very good !", "red house under Maria"):
         a = gp.explain_text(net, text, tokenizer=words, method="ig")
         assert a.full_value >= float(a.values[0])
-        assert a.about.get("probability") is None
+        assert a.about.probability is None
         with torch.no_grad():
             output = float(net(**words(text, return_tensors="pt")).logits[0, 0])
         sign = -1 if a.settings["objective"] == "decrease" else 1
@@ -193,7 +193,7 @@ def test_the_label_of_one_output_is_class_1():
     for target in ("good", 1):
         a = gp.explain_text(net, TEXT, tokenizer=words, target=target, method="ig")
         assert a.full_value == pytest.approx(float(torch.sigmoid(output)), abs=1e-5)
-        assert a.about["class"] == "good"
+        assert a.about.label == "good"
     other = gp.explain_text(net, TEXT, tokenizer=words, target="not good", method="ig")
     assert other.full_value == pytest.approx(1 - a.full_value, abs=1e-5)
 

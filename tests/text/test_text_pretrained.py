@@ -92,10 +92,10 @@ EACH_MODEL = [pytest.param(name, marks=needs(name)) for name in REAL]
 def test_scores_of_the_default_sum_to_the_rise_within_5_percent(name):
     pytest.importorskip("transformers")
     a = gp.explain_text(name, **REAL[name])
-    rise = a.about["only"][-1] - a.about["only"][0]
+    rise = a.about.only[-1] - a.about.only[0]
     assert a.totals[0] == pytest.approx(rise, rel=0.05)
-    assert a.about["enough"] is not None
-    if a.about.get("answer"):
+    assert a.about.enough is not None
+    if a.about.answer_text:
         assert a.top(1) == SOURCES[1:2]
 
 

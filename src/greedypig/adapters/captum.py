@@ -241,7 +241,7 @@ class _Batch:
         )
 
 
-def from_captum(method: Callable[[nn.Module], Any], /, **options: Any) -> CaptumMethod:
+def from_captum(method: Callable[[nn.Module], object], /, **options: object) -> CaptumMethod:
     """A Captum class (or any function from a module to a Captum method) as a one-shot method.
 
     options go to its attribute(): from_captum(captum.attr.IntegratedGradients, n_steps=20).

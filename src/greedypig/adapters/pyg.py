@@ -30,6 +30,7 @@ from ..graphs.edge_model import NORMALISATIONS
 from ..graphs.edges import index_edges, read_graph
 from ..graphs.methods import FOR_MESSAGES, FOR_SOME_MESSAGES
 from ..network.frozen import freeze
+from ..types import MethodLike
 
 try:
     from torch_geometric.explain import Explanation
@@ -76,7 +77,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: Any = None,
+        method: MethodLike | None = None,
         k: int | None = None,
         stop: Stop | None = None,
         undirected: bool | None = None,
@@ -92,7 +93,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         if method is None:
             method = FOR_MESSAGES if k is None else FOR_SOME_MESSAGES
         self.k, self.undirected, self.normalisation = k, undirected, normalisation
-        self.search = {"method": method, "stop": stop, "seed": seed}
+        self.search: dict[str, Any] = {"method": method, "stop": stop, "seed": seed}
 
     def supports(self) -> bool:
         """Edge masks of type object, no node masks; hyperedges and so on are PyG's to refuse."""

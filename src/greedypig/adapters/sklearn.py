@@ -17,17 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from ..compat import private
-from ..core.errors import InvalidInput, MissingPackage, first_line
+from ..core.errors import InvalidInput, MissingPackage, first_line, levels_to_caller
 from ..core.numbers import check_count
+from ..core.stopping import Stop
 from ..network.frozen import freeze
 from ..tables.api import select_features
-from ..tables.losses import CLASSES, Loss
-from ..tensors.targets import levels_to_caller
+from ..tables.losses import CLASSES, Loss, LossLike
+from ..types import Baseline, MethodLike
 
 try:
     from sklearn import config_context
@@ -97,11 +98,12 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             models fitted here that have no random_state of their own.
 
     After fit:
-        support_: which columns are selected. ranking_: 1 for all that are, then 2, 3, … for the
-        others, as in RFE. order_: all columns, best first, the selected ones as they were picked.
-        scores_: the score each column had when it was picked, 0 if it was not. scores_path_: G(∅),
-        then G after each pick, G = −loss. attribution_: the whole result. model_: the model that
-        was used. n_features_in_, feature_names_in_ as everywhere.
+        support_: which columns are selected. n_features_to_select_: how many. ranking_: 1 for all
+        that are, then 2, 3, … for the others, as in RFE. order_: all columns, best first, the
+        selected ones as they were picked. scores_: the score each column had when it was picked, 0
+        if it was not. scores_path_: G(∅), then G after each pick, G = −loss. attribution_: the
+        whole result. model_: the model that was used. n_features_in_, feature_names_in_ as
+        everywhere.
     """
 
     _seen: int = 0
@@ -112,18 +114,18 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     def __init__(
         self,
-        model: Any = None,
+        model: object = None,
         n_features_to_select: int | float | None = None,
         *,
-        loss: str | Callable[..., Any] = "auto",
+        loss: LossLike = "auto",
         outputs: str = "logits",
-        method: Any = None,
-        stop: Any = None,
-        baseline: Any = "mean",
+        method: MethodLike | None = None,
+        stop: Stop | None = None,
+        baseline: Baseline = "mean",
         budget: int | None = None,
         batch_size: int = 512,
         max_rows: int = 100_000,
-        random_state: Any = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.model = model
         self.n_features_to_select = n_features_to_select
@@ -137,7 +139,9 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FeatureSelector:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> FeatureSelector:
         """Select on these rows.
 
         sample_weight: (rows,) how much each row counts in the loss, and in fitting a model that is
@@ -147,7 +151,11 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return self._select(self._checked(X, y, sample_weight), None)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> FeatureSelector:
         """Select anew on these rows and a uniform sample of those seen before.
 
@@ -212,6 +220,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.ranking_ = np.ones(columns, dtype=np.int64)
         self.ranking_[self.order_[a.selected :]] = np.arange(2, columns - a.selected + 2)
         self.support_ = self.ranking_ == 1
+        self.n_features_to_select_ = a.selected
         self.scores_ = a.feature_scores.numpy()
         self.scores_path_ = a.values.numpy()
         return self
@@ -434,7 +443,8 @@ def _fitted(model: Any, rows: _Rows) -> Any:
             stacklevel=levels_to_caller(),
         )
     with config_context(enable_metadata_routing=False):
-        return model.fit(rows.X, rows.y, **{f"{name}{WEIGHT}": rows.weights for name in takers})
+        model.fit(rows.X, rows.y, **{f"{name}{WEIGHT}": rows.weights for name in takers})
+    return model
 
 
 def _named_steps(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -18,7 +18,7 @@ class TextExplainer:
 
     A call takes a text, or a chat as the pipeline does, or context= and question=, and gives the
     parts that were selected, in order: {"text", "start", "end", "rank", "score"}. start and end are
-    places in `attribution.about["text"]`, which for a classifier is the text itself, and for a
+    places in `attribution.about.text`, which for a classifier is the text itself, and for a
     model that chats the text with its template. score is the one that the part had in the round
     that selected it. A list of texts gives a list of such lists.
     """
@@ -35,7 +35,8 @@ class TextExplainer:
         if several and not all(isinstance(each, Mapping) for each in inputs):
             return [self(each, **options) for each in inputs]
         self.attribution = a = explain_text(self.pipe, inputs, **self.options | options)
-        text, spans = a.about["text"], a.about["spans"]
+        facts: Any = a.about
+        text, spans = facts.text, facts.spans
         scores = a.feature_scores.tolist()
         return [
             {

@@ -11,13 +11,13 @@ from typing import Any
 
 import greedypig as gp
 
-from .. import metrics, plots, report
+from .. import plots, report
 from ..core.methods import GreedyPIG, as_method
-from ..results.curve import aligned
+from ..core.records import plain
+from ..results.comparison import CURVES, PhotoComparison
 from ..results.files import write_whole
-from ..results.photo_notes import COMPARED
-from ..results.picture import compared_pictures
-from ..results.wording import chance, count, kept_settings, setting
+from ..results.input_notes import SECOND, InputNotes
+from ..results.wording import chance, count
 from ..tensors.methods import within
 from . import outputs
 from .explain import (
@@ -26,6 +26,7 @@ from .explain import (
     Search,
     exit_code,
     explained,
+    headline,
     new_session,
     photo_names,
     reasons,
@@ -35,13 +36,6 @@ from .terminal import BOLD, Terminal, duration, styled
 
 TITLES = {"paper": "greedy-pig (paper)", "regions": "greedy-pig (regions)"}
 """The titles of methods that are no method's own name."""
-CURVES = {
-    "softmax": ("sic_auc", "curve"),
-    "loss": ("lic_auc", "loss_curve"),
-    "second-opinion": ("second_opinion_auc", "second_opinion_curve"),
-}
-"""From a kind of curve to the column of its area, and to its key in a row."""
-BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
 ENDINGS = ("md", "csv", "png", "gpig", "html")
 
 
@@ -78,7 +72,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     whole, left_out = [path for path in names if path not in failed], reasons(failed, terminal)
     errors = [{"photo": path, "error": reason} for path, reason in left_out]
     if whole:
-        comparison = Comparison(
+        comparison = PhotoComparison(
             {method: {path: photos[path] for path in whole} for method, photos in results.items()}
         )
         files = write(comparison, folder, folders, left_out)
@@ -104,106 +98,34 @@ def _slug(method: str) -> str:
     return f"greedy-pig-{method}" if method in TITLES else method
 
 
-class Comparison:
-    """Results by method and photo; every method has the same photos."""
-
-    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]]) -> None:
-        self.results = results
-        self.photos = next(iter(results.values()), {})
-        """The photos, each with its first result."""
-        self.rows = {name: _row(list(photos.values())) for name, photos in results.items()}
-        """One for each method, as plain data, for the notes of a result."""
-        keys = {key for row in self.rows.values() for key in row}
-        self.columns = [column for column in COMPARED if column in keys]
-
-    def alone(self, path: Path) -> Comparison:
-        """The comparison on one of the photos."""
-        return Comparison({name: {path: photos[path]} for name, photos in self.results.items()})
-
-    def noted(self) -> gp.Attribution:
-        """The first method's result, with the rows and, of one photo, the pictures of all."""
-        first, *others = self.photos.values()
-        notes: dict[str, Any] = {"comparison": self.rows}
-        if others:
-            notes["source"] = count(len(self.photos), "photo")
-            notes["probability"] = median(a.about["probability"] for a in self.photos.values())
-            return first.with_notes(notes)
-        firsts = [next(iter(photos.values())) for photos in self.results.values()]
-        return first.with_notes(notes, **compared_pictures(firsts))
-
-    def cells(self, name: str) -> list[str]:
-        """A method's numbers as texts."""
-        row = self.rows[name]
-        return [COMPARED[c][1].format(row[c]) if c in row else "–" for c in self.columns]
-
-    def setting(self, name: str) -> str:
-        """A method's rounds and steps, or noisy copies and theirs, as they were run."""
-        first = next(iter(self.results[name].values()))
-        return setting(kept_settings(first)) if first.gradients_used else ""
-
-
-def _row(results: Sequence[gp.Attribution]) -> dict[str, Any]:
-    """A method over all photos: areas under median curves, medians of the rest."""
-    row: dict[str, Any] = {}
-    for kind, (column, key) in CURVES.items():
-        curve = _median(results, kind)
-        if curve is not None:
-            row[column] = curve.auc
-            row[key] = {"fractions": curve.fractions.tolist(), "values": curve.values.tolist()}
-    if "second_opinion_curve" in row:
-        row["second_opinion_curve"]["judge"] = results[0].about["judge"]
-    row["excess"] = median(_excess(a) for a in results)
-    row["gradients"] = median(a.gradients_used for a in results)
-    row["seconds"] = median(a.seconds for a in results)
-    kept = [a.about["kept"] for a in results]
-    row["kept"] = {share: median(each[share] for each in kept) for share in kept[0]}
-    return row
-
-
-def _median(results: Sequence[gp.Attribution], kind: str) -> metrics.Curve | None:
-    noted = [a.about["curves"].get(kind) for a in results]
-    if not all(noted):
-        return None
-    curves = [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in noted]
-    return metrics.median_curve(aligned(curves))
-
-
-def _excess(a: gp.Attribution) -> float:
-    best: float = max(a.about["curves"]["softmax"]["values"])
-    return max(0.0, best - float(a.about["probability"]))
-
-
 def show(
-    comparison: Comparison, terminal: Terminal, files: Sequence[Path], budget: int | None
+    comparison: PhotoComparison, terminal: Terminal, files: Sequence[Path], budget: int | None
 ) -> None:
     """Print the table, the best numbers in bold."""
-    rows, photos, columns = comparison.rows, comparison.photos.values(), comparison.columns
-    about = next(iter(photos)).about
+    photos, table = [InputNotes.of(a) for a in comparison.photos.values()], comparison.table
     head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
-    if len(photos) == 1:
-        head = f"{about['source']}: {about['class']}, probability {chance(about['probability'])}"
-    terminal.say(head, BOLD)
-    if about["judge"]:
-        whole = median(a.about["curves"]["second-opinion"]["values"][-1] for a in photos)
-        terminal.say(f"second opinion by {about['judge']}: {chance(whole)} for the whole photo")
-    best = {c: BEST[c](row[c] for row in rows.values()) for c in columns if c in BEST}
-    table = []
-    for name, row in rows.items():
-        cells = zip(columns, comparison.cells(name), strict=True)
-        bold = {c for c in best if row[c] == best[c]}
-        table.append(
-            [styled(name), *(styled(cell, BOLD if c in bold else "") for c, cell in cells)]
-        )
-    terminal.table(["", *(COMPARED[c][0] for c in columns)], table)
+    terminal.say(headline(photos[0]) if len(photos) == 1 else head, BOLD)
+    if judge := photos[0].judge:
+        whole = median(float(notes.curves[SECOND].values[-1]) for notes in photos)
+        terminal.say(f"second opinion by {judge}: {chance(whole)} for the whole photo")
+    rows = [
+        [styled(name), *map(_bold_if, cells, table.best)] for name, cells in table.cells.items()
+    ]
+    terminal.table(["", *table.heads], rows)
     if budget is not None:
-        used = "; ".join(f"{name} {text}" for name in rows if (text := comparison.setting(name)))
+        settings = {name: comparison.setting(name) for name in table.rows}
+        used = "; ".join(f"{name} {text}" for name, text in settings.items() if text)
         terminal.say(f"Within {count(budget, 'gradient')}: {used}")
     seconds = sum(a.seconds for of in comparison.results.values() for a in of.values())
     terminal.say(f"{duration(seconds)} of runs; {outputs.wrote(files)}, and every result")
 
 
+def _bold_if(cell: str, best: str | None) -> Any:
+    return styled(cell, BOLD if cell == best else "")
+
+
 def write(
-    comparison: Comparison,
+    comparison: PhotoComparison,
     folder: Path,
     folders: Mapping[Path, Path],
     left_out: Sequence[tuple[str, str]],
@@ -233,15 +155,15 @@ def write(
 
 
 def _markdown(
-    comparison: Comparison, a: gp.Attribution, left_out: Sequence[tuple[str, str]]
+    comparison: PhotoComparison, a: gp.Attribution, left_out: Sequence[tuple[str, str]]
 ) -> str:
-    columns, photos, about = comparison.columns, comparison.photos, a.about
-    judge = f"; second opinion by {about['judge']}" if about["judge"] else ""
+    table, notes = comparison.table, InputNotes.of(a)
+    judge = f"; second opinion by {notes.judge}" if notes.judge else ""
     lines = [
         "# greedypig compare",
         "",
-        f"{count(len(photos), 'photo')}, {about['model']}, {about['baseline']} baseline, "
-        f"objective {about['objective']}{judge}.",
+        f"{count(len(comparison.photos), 'photo')}, {notes.model}, {notes.baseline} baseline, "
+        f"objective {notes.objective}{judge}.",
         "SIC: the class's probability with only the best features present. LIC: the distance from "
         "the whole photo's prediction, in nats. Both are areas under the median curve over the "
         "share kept.",
@@ -250,45 +172,56 @@ def _markdown(
         "(median).",
         "",
         outputs.markdown_table(
-            ["method", *(COMPARED[c][0] for c in columns), "setting"],
-            [[m, *comparison.cells(m), comparison.setting(m) or "–"] for m in comparison.rows],
+            ["method", *table.heads, "setting"],
+            [[m, *cells, comparison.setting(m) or "–"] for m, cells in table.cells.items()],
         ),
         "",
     ]
-    for each in photos.values():
-        noted = each.about
-        lines.append(f"- {noted['source']}: {noted['class']}, {noted['probability']:.3f}")
+    for photo in map(InputNotes.of, comparison.photos.values()):
+        lines.append(f"- {photo.source}: {photo.label}, {photo.probability:.3f}")
     if left_out:
         lines += ["", "Left out because they could not be compared:", ""]
         lines += [f"- {name}: {reason}" for name, reason in left_out]
     return "\n".join(lines) + "\n"
 
 
-def _csv(comparison: Comparison) -> list[list[Any]]:
-    columns, rows = comparison.columns, comparison.rows
-    cells = [[m, *(row.get(c) for c in columns), comparison.setting(m)] for m, row in rows.items()]
-    return [["method", *columns, "setting"], *cells]
+def _csv(comparison: PhotoComparison) -> list[list[Any]]:
+    table = comparison.table
+    cells = [
+        [name, *(row.get(key) for key in table.keys), comparison.setting(name)]
+        for name, row in table.rows.items()
+    ]
+    return [["method", *table.keys, "setting"], *cells]
 
 
 def record(
-    comparison: Comparison, args: argparse.Namespace, files: Sequence[Path]
+    comparison: PhotoComparison, args: argparse.Namespace, files: Sequence[Path]
 ) -> dict[str, Any]:
     """The object of --json; `order` lists the methods, best SIC first."""
-    rows = comparison.rows
-    everything = [a for of in comparison.results.values() for a in of.values()]
+    rows, everything = (
+        comparison.methods,
+        [a for of in comparison.results.values() for a in of.values()],
+    )
     options = ("model", "judge", "objective", "baseline", "features", "budget", "seed")
-    noted = ("class", "target", "probability")
+    photos = {path: InputNotes.of(a) for path, a in comparison.photos.items()}
     return {
         "methods": {
-            name: {column: row[column] for column in comparison.columns if column in row}
-            | {"setting": comparison.setting(name)}
-            | {"curves": {kind: row[key] for kind, (_, key) in CURVES.items() if key in row}}
+            name: {
+                **row.numbers,
+                "setting": comparison.setting(name),
+                "curves": {k: plain(c) for k, p in CURVES.items() if (c := getattr(row, p))},
+            }
             for name, row in rows.items()
         },
-        "order": sorted(rows, key=lambda name: -rows[name]["sic_auc"]),
+        "order": sorted(rows, key=lambda name: -(rows[name].sic_auc or 0.0)),
         "photos": [
-            {"photo": fspath(path), **{key: a.about[key] for key in noted}}
-            for path, a in comparison.photos.items()
+            {
+                "photo": fspath(path),
+                "class": notes.label,
+                "target": notes.target,
+                "probability": notes.probability,
+            }
+            for path, notes in photos.items()
         ],
         "gradients": sum(a.gradients_used for a in everything),
         "seconds": sum(a.seconds for a in everything),

@@ -12,6 +12,7 @@ import greedypig as gp
 
 from .. import report
 from ..core.registry import METHODS, TEXTS, serving
+from ..results.comparison import MethodTable
 from ..results.text_notes import COLUMNS, TextNotes, compared
 from . import outputs
 from .terminal import Terminal
@@ -46,12 +47,12 @@ def compare(question: Question, source: Source, stem: Path) -> tuple[Path, gp.At
     a.save(result)
     report.write(a, page)
     keys = list(COLUMNS)
-    cells = [[name, *(row[key] for key in keys)] for name, row in rows.items()]
+    cells = [[name, *(row.numbers.get(key) for key in keys)] for name, row in rows.items()]
     outputs.write_csv(table, [["method", *keys], *cells])
     files = [page, result, table]
     show_comparison(terminal, a, files)
-    noted = {name: {key: row[key] for key in keys} for name, row in rows.items()}
-    orders = {name: row["order"] for name, row in rows.items()}
+    noted = {name: {key: row.numbers.get(key) for key in keys} for name, row in rows.items()}
+    orders = {name: list(row.order) for name, row in rows.items()}
     terminal.result(record(source, a, files) | {"methods": noted, "orders": orders})
     return page, a
 
@@ -72,15 +73,14 @@ def _methods(question: Question) -> list[str]:
 def show_comparison(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     """The table of a comparison, and what each method selects first."""
     notes = TextNotes.of(a)
-    assert notes is not None
-    show_head(terminal, a, notes)
-    heads = ["", *(head for head, _ in COLUMNS.values())]
-    terminal.table(heads, [[name, *row.cells] for name, row in notes.methods.items()])
+    show_head(terminal, notes)
+    table = MethodTable(COLUMNS, {name: row.numbers for name, row in notes.methods.items()})
+    terminal.table(["", *table.heads], [[name, *cells] for name, cells in table.cells.items()])
     terminal.say(notes.compared_by())
     terminal.say()
     length = max(20, min(terminal.width, 100) - 26)
     firsts = [[name, notes.first(row, length)] for name, row in notes.methods.items()]
     terminal.table(["", f"first {notes.unit}"], firsts, names=2)
     for caution in notes.cautions():
-        terminal.caution(caution)
+        terminal.caution(caution.line)
     terminal.say(f"{outputs.wrote(files)}, and every result")

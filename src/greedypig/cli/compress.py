@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,20 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.methods import with_knobs
+from ..core.records import plain_fields
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
-from ..graphs.compression import SHARES, TITLES, Judge, edge_order, kept_count, trace
+from ..graphs.compression import (
+    SHARES,
+    TITLES,
+    Judge,
+    compression,
+    edge_order,
+    kept_count,
+    trace,
+)
 from ..graphs.methods import FOR_EDGES
-from ..results.graph_notes import COMPRESSION, MEASURES, Compression
+from ..results.graph_notes import MEASURES, CompressionNotes
 from ..results.wording import count, signed
 from . import outputs
 from .failures import DONE, UsageError, wrong_command
@@ -46,7 +54,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     def explain(method: Any, session: Session, checkpoint: Path) -> gp.Attribution:
         search = {"objective": args.objective, "seed": args.seed, "checkpoint": checkpoint}
         a = edge_order(method, job.network.model, graph, progress=session, **search)
-        return a.with_notes({"trace": trace(judge, a.order, shares).record()})
+        return a.with_notes({"trace": trace(judge, a.order, shares)})
 
     with terminal.bar(graph.name) as bar:
         job.find_network(bar)
@@ -65,48 +73,18 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             stopped = f"Stopped at {title}, after {count(len(results), 'method')}."
             how = partial(explain, method, session)
             results[name] = job.answer(session, how, stopped)
-    a = _with_notes(results, job, judge)
-    compression = Compression.of(a)
-    assert compression is not None
+    a = compression(results, judge, args.keep).with_notes(job.names())
+    notes = CompressionNotes.of(a)
     kept, table, result, page, figure = files
-    _save_kept(a.order[: compression.kept], graph, kept)
-    outputs.write_csv(table, _table(compression))
+    _save_kept(a.order[: notes.kept_edges], graph, kept)
+    outputs.write_csv(table, _table(notes))
     a.save(result)
     report.write(a, page)
     written = [kept, table, result, page, *outputs.save_figure_of(a, plots.compression, figure)]
-    _show(compression, graph, terminal)
+    _show(notes, graph, terminal)
     network = job.network.file
-    job.finish(a, _json(a, compression), written if network is None else [*written, network])
+    job.finish(a, _json(a, notes), written if network is None else [*written, network])
     return DONE
-
-
-def _with_notes(
-    results: Mapping[str, gp.Attribution], job: GraphJob, judge: Judge
-) -> gp.Attribution:
-    """The first method's result, with what was compressed and the curves of all methods."""
-    graph, args = job.graph, job.args
-    notes = {
-        "keep": args.keep,
-        "kept_edges": kept_count(args.keep, graph.m),
-        "full": asdict(judge.full),
-        "graph": {
-            "name": graph.name,
-            "nodes": graph.nodes,
-            "edges": graph.m,
-            "features": graph.x.shape[1],
-            "classes": graph.class_count,
-            "undirected": graph.undirected,
-            "notes": list(graph.notes),
-        },
-        "traces": {
-            name: a.about["trace"]
-            | {"title": TITLES.get(name, name), "gradients": a.gradients_used, "seconds": a.seconds}
-            for name, a in results.items()
-        },
-    }
-    first = next(iter(results.values()))
-    notes = job.notes(COMPRESSION, first) | notes
-    return replace(first, about={}).with_notes(notes, edges=graph.edges)
 
 
 def _save_kept(edges: torch.Tensor, graph: Graph, file: Any) -> None:
@@ -117,47 +95,48 @@ def _save_kept(edges: torch.Tensor, graph: Graph, file: Any) -> None:
     save_graph(small, file, kept=kept.cpu().numpy())
 
 
-def _table(compression: Compression) -> list[list[Any]]:
+def _table(notes: CompressionNotes) -> list[list[Any]]:
     """The curves, a row for every method and share, under their heads."""
-    measures = list(compression.first.lines)
+    measures = list(notes.first.lines)
     rows: list[list[Any]] = [["method", "share", "edges", *measures]]
-    for method in compression.methods:
+    for method in notes.methods:
         for i, part in enumerate(next(iter(method.lines.values())).fractions):
             values = (f"{method.lines[m].values[i]:.6g}" for m in measures)
             rows.append([method.name, f"{part:g}", method.edges[i], *values])
     return rows
 
 
-def _show(compression: Compression, graph: Graph, terminal: Terminal) -> None:
+def _show(notes: CompressionNotes, graph: Graph, terminal: Terminal) -> None:
     """Print the table of methods at the share kept, and the shares that keep the predictions."""
-    full, methods = compression.full, compression.methods
+    full, methods = notes.full, notes.methods
     accuracy = f"accuracy {full['accuracy']:.3f}, " if "accuracy" in full else ""
     head = (
         f"{graph.name}: {graph.nodes:,} nodes, {graph.m:,} edges, {graph.class_count} classes, "
-        f"{compression.model}; {accuracy}G {signed(full['g'])} with all edges"
+        f"{notes.model}; {accuracy}G {signed(full['g'])} with all edges"
     )
     terminal.say(head, BOLD)
-    terminal.say(f"with {100 * compression.keep:g} % of the edges ({compression.kept:,}):")
-    heads, rows = compression.table()
+    terminal.say(f"with {100 * notes.keep:g} % of the edges ({notes.kept_edges:,}):")
+    heads, *rows = notes.rows()
     terminal.table(heads, rows[:-1])  # All edges are in the head.
-    for warning in compression.cautions():
-        terminal.caution(warning)
+    for warning in notes.cautions():
+        terminal.caution(warning.line)
     for aim in (0.99, 0.95):
-        shares = [(method.title, compression.share_for(method, aim)) for method in methods]
+        shares = [(method.title, notes.share_for(method, aim)) for method in methods]
         needed = ", ".join(f"{title} {100 * s:g} %" for title, s in shares if s is not None)
         terminal.say(f"to agree on {100 * aim:g} % of the nodes: {needed} of the edges")
 
 
-def _json(a: gp.Attribution, compression: Compression) -> dict[str, Any]:
-    first, full = compression.first, compression.full
+def _json(a: gp.Attribution, notes: CompressionNotes) -> dict[str, Any]:
+    first, full = notes.first, notes.full
+    traces = {n: plain_fields(trace, defaults=True) for n, trace in notes.traces.items()}
     return {
-        "graph": a.about["graph"],
-        "keep": compression.keep,
-        "kept": compression.kept,
-        **{measure: first.at(measure, compression.keep) for measure in MEASURES},
+        "graph": plain_fields(notes.graph, defaults=True),
+        "keep": notes.keep,
+        "kept": notes.kept_edges,
+        **{measure: first.at(measure, notes.keep) for measure in MEASURES},
         "accuracy_full": full.get("accuracy"),
         "g_full": full["g"],
         "order": a.order.tolist(),
-        "curve": a.about["traces"][first.name],
-        "methods": a.about["traces"],
+        "curve": traces[first.name],
+        "methods": traces,
     }

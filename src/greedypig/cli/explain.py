@@ -25,6 +25,7 @@ from .. import plots, report
 from ..core.errors import InvalidFile, MissingPackage, listed
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
+from ..core.records import plain
 from ..core.stopping import Stop
 from ..images.api import SHARES, photo_objective
 from ..images.class_names import find_class
@@ -32,9 +33,9 @@ from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
-from ..results import verdicts
-from ..results.photo_notes import Notes
-from ..results.picture import feature_word, features_within
+from ..results.input_notes import SECOND, InputNotes
+from ..results.labels import feature_word
+from ..results.picture import features_within
 from ..results.wording import chance, chance_cell, count, kept_settings, setting
 from ..tensors.methods import choose, within
 from ..tensors.targets import Target
@@ -312,7 +313,7 @@ class Question:
             checkpoint=checkpoint,
             progress=run.session,
         )
-        return a if a.about["command"] else a.with_notes({"source": run.name, "command": command})
+        return a if a.about.command else a.with_notes({"source": run.name, "command": command})
 
 
 def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
@@ -331,37 +332,26 @@ def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
 
 def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     """The lines of a single photo."""
-    about, notes, total = a.about, Notes.of(a), a.features.count
-    head = f"{about['source']}: {about['class']}, probability {chance(about['probability'])}"
-    terminal.say(head, BOLD)
+    notes, total = InputNotes.of(a), a.features.count
+    terminal.say(headline(notes), BOLD)
     if not notes.predicted:
-        best, probability = about["predictions"][0]
+        best, probability = notes.predictions[0]
         terminal.say(f"(the network predicts {best}, {chance(probability)})", indent=2)
     terminal.say(_method(a), indent=2)
-    words = "without the best" if about["removed"] else "only the best"
-    whole = "" if a.features.kind == "elements" else ", whole"
-    rows = [["", f"baseline alone ({about['baseline']})", chance_cell(about["nothing"]), ""]]
-    for share, probability in (about["removed"] or about["kept"]).items():
-        features = (
-            f"{features_within(a, float(share)):,} of {total:,} {feature_word(a, total)}{whole}"
-        )
-        label = f"{words} {100 * float(share):3g} %"
-        rows.append(["", label, chance_cell(probability), features])
-    terminal.table(["", "", "", ""], rows, names=2)
+    terminal.table(["", "", "", ""], [["", *row] for row in notes.rows()[1:]], names=2)
     if a.selected < features_within(a, max(SHARES)):
         terminal.say(
             f"selected {a.selected:,} of {total:,} {feature_word(a, total)}; the others are "
             "ranked by their last score",
             indent=2,
         )
-    if "second-opinion" in about["curves"]:
-        terminal.say(_second(about), indent=2)
-    fall, excess = verdicts.fall(notes), verdicts.excess(notes)
+    if SECOND in notes.curves:
+        terminal.say(_second(notes), indent=2)
+    fall, excess = notes.fall_line(), notes.excess_line()
     if fall is not None:
         terminal.caution(f"{fall} {UNSTABLE}", 2)
     elif excess is not None:
-        advice = verdicts.advice(notes, JUDGE, LIKELIHOOD)
-        terminal.caution(f"{excess} {advice}".rstrip(), 2)
+        terminal.caution(f"{excess} {notes.advice(JUDGE, LIKELIHOOD)}".rstrip(), 2)
     why = "" if a.stop in EXPECTED else f" ({a.stop})"
     terminal.say(f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}{why}", indent=2)
     terminal.say(outputs.wrote(files), indent=2)
@@ -372,13 +362,22 @@ def _method(a: gp.Attribution) -> str:
     return f"method {a.settings.get('method')}: {setting(kept_settings(a))}"
 
 
-def _second(about: Any) -> str:
-    curve = about["curves"]["second-opinion"]
-    own = about["curves"].get("softmax") or about["curves"]["deletion"]
-    whole = curve["values"][0 if about["removed"] else -1]
+def headline(notes: InputNotes) -> str:
+    """The photo, its class and how probable that is."""
+    return f"{notes.source}: {notes.label}, probability {_chance(notes.probability)}"
+
+
+def _chance(probability: float | None) -> str:
+    return "unknown" if probability is None else chance(probability)
+
+
+def _second(notes: InputNotes) -> str:
+    curve, own = notes.curves[SECOND], notes.deletion or notes.curve
+    whole = float(curve.values[0 if notes.removed else -1])
+    areas = "" if own is None else f"{own.auc:.3f} by {notes.model}, "
     return (
-        f"area under the curve: {own['auc']:.3f} by {about['model']}, {curve['auc']:.3f} by the "
-        f"judge {curve['judge']}; whole photo: {chance(about['probability'])} and {chance(whole)}"
+        f"area under the curve: {areas}{curve.auc:.3f} by the judge {curve.judge}; "
+        f"whole photo: {_chance(notes.probability)} and {chance(whole)}"
     )
 
 
@@ -388,58 +387,64 @@ def show_photos(terminal: Terminal, results: Sequence[gp.Attribution], where: Pa
     where: the page of all results, or their folder.
     """
     terminal.say(_method(results[0]))
-    without = "−" if results[0].about["removed"] else ""
+    notes = [InputNotes.of(a) for a in results]
+    without = "−" if notes[0].removed else ""
     numbers = ["all", *(f"{without}{100 * share:g} %" for share in SHARES)]
-    if results[0].about["judge"]:
+    if notes[0].judge:
         numbers += ["AUC", "judge"]
-    terminal.table(["photo", "class", *numbers], [_row(a) for a in results], names=2)
+    terminal.table(["photo", "class", *numbers], [_row(photo) for photo in notes], names=2)
     gradients, seconds = sum(a.gradients_used for a in results), sum(a.seconds for a in results)
     terminal.say(
         f"{count(len(results), 'photo')}, {count(gradients, 'gradient')}, {duration(seconds)}. "
         f"Results in {shown(where)}"
     )
-    notes = [Notes.of(a) for a in results]
-    if lost := [str(n.source) for n in notes if n.fall() is not None]:
+    if lost := [n.source for n in notes if n.fall() is not None]:
         terminal.caution(f"{listed(lost)}: the explanation does not hold. {UNSTABLE}")
     if higher := [n for n in notes if n.excess() is not None]:
         advised = next((n for n in higher if n.advises_log_likelihood), higher[0])
         text = (
             f"{count(len(higher), 'photo')} with a part of the features that gives a higher "
-            f"probability than the whole photo. {verdicts.advice(advised, JUDGE, LIKELIHOOD)}"
+            f"probability than the whole photo. {advised.advice(JUDGE, LIKELIHOOD)}"
         )
         terminal.caution(text.rstrip())
 
 
-def _row(a: gp.Attribution) -> list[str]:
+def _row(notes: InputNotes) -> list[str]:
     """The cells of one photo."""
-    about, curves = a.about, a.about["curves"]
-    mark = "" if Notes.of(a).excess() is None else " ▲"
-    shares = (about["probability"], *(about["removed"] or about["kept"]).values())
-    cells = [f"{about['source']}{mark}", about["class"], *map(chance_cell, shares)]
-    if about["judge"]:
-        own = curves.get("softmax") or curves["deletion"]
-        cells += [f"{own['auc']:.3f}", f"{curves['second-opinion']['auc']:.3f}"]
+    mark = "" if notes.excess() is None else " ▲"
+    shares = (notes.probability or 0.0, *(notes.removed or notes.kept).values())
+    cells = [f"{notes.source}{mark}", notes.label, *map(chance_cell, shares)]
+    own = notes.deletion or notes.curve
+    if notes.judge and own is not None:
+        cells += [f"{own.auc:.3f}", f"{notes.curves[SECOND].auc:.3f}"]
     return cells
 
 
 def record(path: Path, a: gp.Attribution, files: Sequence[Path]) -> dict[str, Any]:
     """The object of --json for one photo."""
-    about, notes = a.about, Notes.of(a)
+    notes = InputNotes.of(a)
     excess, fall = notes.excess(), notes.fall()
-    same = ("class", "target", "probability", "predictions", "kept", "removed", "nothing")
+    curves = a.about.record()["curves"]
     return {
         "photo": fspath(path),
-        **{key: about[key] for key in same},
+        "class": notes.label,
+        "target": notes.target,
+        "probability": notes.probability,
+        "predictions": plain(notes.predictions),
+        "kept": plain(notes.kept),
+        "removed": plain(notes.removed),
+        "nothing": notes.nothing,
+        "enough": notes.needed(),
         "excess": None if excess is None else {"share": excess[0], "probability": excess[1]},
         "fall": None if fall is None else fall._asdict(),
         "method": a.settings["method"],
         "order": a.order.tolist(),
         "selected": a.selected,
-        "curve": next(iter(about["curves"].values())),
-        "curves": about["curves"],
+        "curve": next(iter(curves.values())),
+        "curves": curves,
         "gradients": a.gradients_used,
         "seconds": a.seconds,
         "stop": a.stop.name.lower(),
-        "settings": dict(a.settings) | {"model": about["model"]},
+        "settings": dict(a.settings) | {"model": notes.model},
         "files": [fspath(file) for file in files],
     }

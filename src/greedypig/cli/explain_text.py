@@ -210,7 +210,7 @@ class Question:
                 # They are on the result, and are printed with it.
                 warnings.simplefilter("ignore", UserWarning)
                 a = self._explained(job, checkpoint)
-            if "command" in a.about:
+            if a.about.command:
                 return a
             generated = self.answers and self.args.answer is None
             return self._noted(a, job.source, generated=generated)
@@ -294,8 +294,9 @@ class Question:
     def _noted(self, a: gp.Attribution, source: Source, **more: Any) -> gp.Attribution:
         """The result with the source's name, the command, and where the documents lie."""
         places, last = [], 0
+        about: Any = a.about
         for name, text in zip(source.documents, source.context or (), strict=False):
-            start = a.about["text"].find(text.strip(), last)
+            start = about.text.find(text.strip(), last)
             last = start + len(text.strip())
             places.append([name, start, last])
         facts = {"source": source.name, "command": self.terminal.command_line()} | more

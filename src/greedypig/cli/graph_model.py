@@ -18,7 +18,7 @@ from ..core.errors import GreedyPigError, first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
 from ..graphs.compression import logits_of
 from ..graphs.files import read_tensors
-from ..images.from_spec import build
+from ..network.from_spec import build
 from ..results.wording import count
 from . import options, outputs
 from .commands import TRAINING
@@ -82,14 +82,12 @@ class GraphJob:
         (file,) = self.files(name)
         return Session(file, self.args.resume, searching=0.95)
 
-    def notes(self, kind: str, a: Attribution) -> dict[str, Any]:
-        """Notes that the results of all graph commands carry."""
+    def names(self) -> dict[str, str]:
+        """Source, model and command in the facts of the results."""
         return {
-            "kind": kind,
             "command": self.terminal.command_line(),
             "source": Path(self.args.graph).name,
             "model": self.network.name,
-            "objective": a.settings["objective"],
         }
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:

@@ -9,7 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ import greedypig as gp
 from .. import plots
 from .. import report as pages
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
+from ..core.records import plain_fields
 from ..results import table_notes
 from ..results.files import write_whole
-from ..results.table_notes import ColumnNotes, Summary
+from ..results.table_notes import ColumnNotes, Selection, Summary, TableFacts
 from ..results.wording import count
 from ..tables import Reading, Schema, Table, criteo_reading, open_table
 from ..tables.distributed import joined, own_device, restarted
@@ -122,18 +123,20 @@ def _folder_name(table: str) -> str:
 
 def report(job: SelectJob, terminal: Terminal) -> None:
     """Write the files of a job that is done, and print what it found."""
-    notes = _notes(job)
-    a = next(iter(job.results.values())).with_notes(
-        {
-            "kind": "table",
-            "source": Path(job.tables[0].source).name,
-            "model": notes.network,
-            "baseline": job.plan.baseline,
-            "objective": job.schema.loss,
-            "command": terminal.command_line(),
-            table_notes.KEY: notes.record(),
-        }
+    a = next(iter(job.results.values()))
+    assert isinstance(a.about, TableFacts)
+    selection = _selection(job)
+    facts = replace(
+        a.about,
+        source=Path(job.tables[0].source).name,
+        model=selection.network,
+        baseline=job.plan.baseline,
+        objective=job.schema.loss,
+        command=terminal.command_line(),
+        selection=selection,
     )
+    a = a.with_notes(facts)
+    notes = ColumnNotes.of(a)
     files = _write(a, notes, job.folder)
     _tell(a, notes, terminal)
     terminal.say(
@@ -143,11 +146,10 @@ def report(job: SelectJob, terminal: Terminal) -> None:
     terminal.result(_record(job, a, notes) | {"files": [fspath(file) for file in files]})
 
 
-def _notes(job: SelectJob) -> ColumnNotes:
+def _selection(job: SelectJob) -> Selection:
     """Everything about the selection that its result keeps."""
     label = job.schema.label
-    held_out = next(iter(job.results.values())).about["held_out"]
-    return ColumnNotes(
+    return Selection(
         label=label.name,
         metric=table_notes.METRICS[label.task],
         task=job.survey.schema.label.in_words(),
@@ -163,7 +165,6 @@ def _notes(job: SelectJob) -> ColumnNotes:
         constant=job.constant,
         left_out=job.survey.left_out,
         warnings=tuple(job.warnings),
-        enough=held_out["columns"],
     )
 
 
@@ -203,18 +204,16 @@ def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[lis
         f"Validation {notes.metric}{notes.unit} after retraining on the top k, lower is better; "
         f"{seeds}."
     )
-    shown = notes.shown if errors else lambda loss: notes.figure(loss.mean)
-    losses = [[name, *(shown(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
-    heads = ["k", *map(str, notes.ks)]
-    tables = [(words, [heads, *losses])]
+    losses = notes.rows(errors=errors)
+    tables = [(words, losses)]
     if r_squared := notes.r_squared_rows():
-        tables.append((table_notes.R2, [heads, *r_squared]))
+        tables.append((table_notes.R2, [losses[0], *r_squared]))
     return tables
 
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
     return (
-        f"{a.about['source']}: {a.features.count} columns, {notes.train_rows:,} training rows, "
+        f"{a.about.source}: {a.features.count} columns, {notes.train_rows:,} training rows, "
         f"{notes.valid_rows:,} validation rows; label {notes.label}: {notes.task}"
     )
 
@@ -249,7 +248,7 @@ def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
         "# greedypig select",
         f"{_head(a, notes)}.",
         f"Explained: {notes.network}, validation {notes.metric} {loss}; baseline "
-        f"{a.about['baseline']}; {count(a.gradients_used, 'gradient')}.",
+        f"{a.about.baseline}; {count(a.gradients_used, 'gradient')}.",
     ]
     for words, rows in _tables(notes):
         parts += [words, outputs.markdown_table(rows[0], rows[1:])]
@@ -297,8 +296,10 @@ def _csv(notes: ColumnNotes) -> list[list[Any]]:
 
 def _record(job: SelectJob, a: gp.Attribution, notes: ColumnNotes) -> dict[str, Any]:
     """The object of --json."""
+    record = plain_fields(notes, defaults=True)
+    del record["columns"], record["without_gain"]  # `order` and `useful` say so.
     r2 = {} if job.constant.variance is None else notes.losses
-    return notes.record() | {
+    return record | {
         "order": a.top(a.features.count),
         "useful": notes.useful,
         "loss_all": notes.loss_all.mean,

@@ -29,8 +29,8 @@ import greedypig as gp
 
 from .. import tables
 from ..core.errors import NAMED, quoted
-from ..images.from_spec import build
 from ..network.fingerprint import fingerprint
+from ..network.from_spec import build
 from ..results.files import remove_stale_parts, write_whole
 from ..tables import (
     Batches,
@@ -183,7 +183,7 @@ class SelectJob:
         self.orders = {m: self._orders(m) for m in plan.methods}
         self._retrain()
         for a in self.results.values():
-            self.warnings += a.about.get("warnings", ())
+            self.warnings += a.about.warnings
         self.warnings = list(dict.fromkeys(self.warnings))
         self.seconds = monotonic() - began
 

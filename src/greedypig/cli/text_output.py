@@ -3,7 +3,7 @@ measured, and the object of --json."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,7 @@ STRENGTHS = ("red", "cyan", "cyan", "bold cyan", "bold green", "bold green")
 def show(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     """The lines of one result."""
     notes = TextNotes.of(a)
-    assert notes is not None
-    show_head(terminal, a, notes)
+    show_head(terminal, notes)
     terminal.text(passage(notes))
     terminal.say()
     terminal.say(notes.answer())
@@ -40,13 +39,13 @@ def show(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     for line in notes.twin_lines():
         terminal.say(f"= {line}")
     for caution in notes.cautions():
-        terminal.caution(caution)
+        terminal.caution(caution.line)
     _end(terminal, a, files)
 
 
-def show_head(terminal: Terminal, a: gp.Attribution, notes: TextNotes) -> None:
+def show_head(terminal: Terminal, notes: TextNotes) -> None:
     """What is explained: the class and its probability, or the answer with the explained part."""
-    source = a.about.get("source", "text")
+    source = notes.source or "text"
     if notes.answer_text is None:
         sure = "" if notes.probability is None else f", probability {notes.probability:.3f}"
         terminal.say(f"{source}: {notes.explained}{sure}", BOLD)
@@ -101,13 +100,11 @@ def _end(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
 def record(source: Source, a: gp.Attribution, files: Sequence[Path]) -> dict[str, Any]:
     """The object of --json for one result."""
     notes = TextNotes.of(a)
-    assert notes is not None
-    about: Mapping[str, Any] = a.about
     measured = ("counts", "only", "deleted", "without")
     return {
         "text": source.name,
         "model": notes.model,
-        "class": notes.label,
+        "class": notes.label or None,
         "probability": notes.probability,
         "answer": notes.answer_text,
         "part": None if notes.answer_text is None else notes.explained,
@@ -123,11 +120,11 @@ def record(source: Source, a: gp.Attribution, files: Sequence[Path]) -> dict[str
         ],
         "twins": [list(pair) for pair in notes.twins],
         "twin_shares": list(notes.twin_shares),
-        "curve": {key: list(about.get(key, ())) for key in measured},
-        "cautions": notes.cautions(),
+        "curve": {key: list(getattr(notes, key)) for key in measured},
+        "cautions": [caution.line for caution in notes.cautions()],
         "method": a.method,
         "gradients": a.gradients_used,
-        "forwards": about.get("forwards"),
+        "forwards": notes.forwards,
         "seconds": a.seconds,
         "stop": a.stop.name.lower(),
         "settings": dict(a.settings),

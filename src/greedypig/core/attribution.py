@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from math import inf, isfinite
+from math import isfinite
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .enough import ENOUGH, Fall, find_fall, first_enough
 from .errors import Argument, InvalidInput, InvalidType
+from .facts import Facts
 from .features import Elements, Features, Groups
 from .layout import Layout, Tree
 from .numbers import check_between, whole
@@ -34,36 +35,6 @@ def check_attachment(name: str, tensor: Any) -> None:
         raise InvalidType(
             f"Expected {name} to be a dense tensor of real numbers with at most 8 axes (got {got})."
         )
-
-
-REACHED, LOST = 0.9, 0.75
-"""Shares of G of everything: a value that reaches the first and later falls below the second has
-been lost again."""
-
-
-class Fall(NamedTuple):
-    """G(S) reached that of everything and was lost again as more was selected: the share of the
-    features with the highest value before the fall, and the larger share with the lowest after."""
-
-    reached_at: float
-    reached: float
-    lost_at: float
-    lost: float
-
-
-def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> Fall | None:
-    """The deepest fall of a curve of values ≥ 0 that had reached 9/10 of `full`, if there is one.
-
-    It counts where the value falls below 3/4 of `full`. For values below 0 shares mean nothing.
-    """
-    known = [(s, v) for s, v in zip(shares, values, strict=True) if isfinite(v)]
-    first = next((i for i, (_, v) in enumerate(known) if v >= REACHED * full), len(known))
-    after = known[first:]
-    if not after or not 0 < full < inf or any(v < 0 for _, v in known):
-        return None
-    lost_at, lost = min(after, key=lambda point: point[1])
-    reached_at, reached = max(after[: after.index((lost_at, lost)) + 1], key=lambda p: p[1])
-    return Fall(reached_at, reached, lost_at, lost) if lost < LOST * full else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,8 +80,9 @@ class Attribution:
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Versions, fingerprints of model and input, and what else tells where this came from."""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """Facts for people (names, predictions, curves), as JSON holds them. See `with_notes`."""
+    about: Facts = field(default_factory=Facts)
+    """Facts for people (names, predictions, curves), of a class for each kind of result. See
+    `with_notes`."""
     attachments: Mapping[str, Tensor] = field(default_factory=dict)
     """What figures are drawn on, by name: the input as a picture, say. See `with_notes`."""
 
@@ -213,7 +185,7 @@ class Attribution:
 
     @property
     def fall(self) -> Fall | None:
-        """Where G(S) reached that of everything and was lost again in a later round, else None.
+        """Where G(S) was enough and was lost again in a later round, else None.
 
         Such an explanation does not hold: more of what it selects takes the output away again. Try
         another seed, more rounds, or objective="log-likelihood".
@@ -221,15 +193,13 @@ class Attribution:
         counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.count)
         return find_fall(counts.tolist(), self.values.tolist(), self.full_value)
 
-    def reach(self, share: float = 0.95) -> int | None:
+    def reach(self, share: float = ENOUGH) -> int | None:
         """How many of the first features are enough: after the first round at which G(S) has risen
-        by this share of the way from G(∅) to G of everything. None if it never has."""
+        by this share of the way from G(∅) to G of everything. None if it never has, and where G of
+        everything is no higher than G(∅)."""
         check_between("share", share, 0, 1)
-        bare = float(self.values[0])
-        bar = bare + share * (self.full_value - bare)
         counts = [sum(self.picks[:done]) for done in range(len(self.picks) + 1)]
-        values = zip(counts, self.values.tolist(), strict=True)
-        return next((count for count, value in values if value >= bar), None)
+        return first_enough(counts, self.values.tolist(), self.full_value, share)
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the values of the top k features."""
@@ -287,26 +257,27 @@ class Attribution:
         one = (torch.arange(self.features.count) == index).unsqueeze(0)
         return self.layout.boxes(self.features.mask(one)[0].long() - 1, 1)[0]
 
-    def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
+    def with_notes(
+        self, about: Facts | Mapping[str, Any] | None = None, **tensors: Tensor
+    ) -> Attribution:
         """The same result, carrying these facts and tensors besides those it has already.
+
+        about: facts by name, as JSON can hold them. Those that results of this kind have are
+            checked and become fields of `about`, all others are in `about.extra`; "kind" changes
+            the kind. A `Facts` object takes the place of all facts.
 
         Notes are kept in the file, so that figures can be drawn from it alone. They take no part
         in the run: neither the order nor a resumed run depends on them.
         """
-        if about is not None and not isinstance(about, Mapping):
+        if about is not None and not isinstance(about, Facts | Mapping):
             raise InvalidType(f"Expected a mapping of facts (got {type(about).__name__}).")
-        try:
-            facts = json.loads(json.dumps(dict(about or {}), allow_nan=False))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(
-                f"Expected facts that JSON can hold (got: {error}). "
-                "Try plain numbers, text, lists and dicts; None for a number that is missing."
-            ) from error
         for name, tensor in tensors.items():
             check_attachment(name, tensor)
         copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        about, attachments = {**self.about, **facts}, {**self.attachments, **copies}
-        return replace(self, about=about, attachments=attachments)
+        facts = about if isinstance(about, Facts) else self.about
+        if isinstance(about, Mapping):
+            facts = import_module("greedypig.results.kinds").changed(self.about, about)
+        return replace(self, about=facts, attachments={**self.attachments, **copies})
 
     def feature_rounds(self) -> Tensor:
         """(features,) long: the round that selected the feature, from 1; 0 if none did."""

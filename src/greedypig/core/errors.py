@@ -6,6 +6,7 @@ command line shows names parameters as `Argument`s, which the command line write
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -156,3 +157,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 def first_line(error: BaseException) -> str:
     """The start of another library's message, for a sentence."""
     return (str(error).strip().splitlines() or [""])[0][:160]
+
+
+def levels_to_caller() -> int:
+    """The stacklevel of the first frame outside this package, seen from our caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != "greedypig":
+            break
+        frame, level = frame.f_back, level + 1
+    return level

@@ -52,13 +52,8 @@ def maximize(
         >>> gp.maximize(objective, gp.GreedyPIG(per_round=1)).order.tolist()
         [0, 2, 1]
     """
-    question = Question.of(objective, features)
-    if checkpoint is not None:  # It is told from those of other set functions.
-        callables = import_module("greedypig.network.fingerprint").callables
-        record = Record(provenance=callables(objective=question.objective.plain.origin))
-        question = replace(question, records=(record,) * question.objective.b)
     results = carry_out(
-        question,
+        _question(objective, features),
         method,
         k=k,
         stop=stop,
@@ -85,7 +80,15 @@ def rounds(
         >>> [state.order[0].tolist() for state in run]
         [[1], [1, 2]]
     """
-    return Run(Question.of(objective, features), method, k=k, stop=stop, seed=seed)
+    return Run(_question(objective, features), method, k=k, stop=stop, seed=seed)
+
+
+def _question(objective: SetFunctionLike, features: Features | None) -> Question:
+    """The question about a set function, which a checkpoint tells from other set functions."""
+    question = Question.of(objective, features)
+    callables = import_module("greedypig.network.fingerprint").callables
+    record = Record(provenance=callables(objective=question.objective.plain.origin))
+    return replace(question, records=(record,) * question.objective.b)
 
 
 def best_subset(

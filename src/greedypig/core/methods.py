@@ -15,6 +15,7 @@ from torch import Tensor
 from .errors import Argument, InvalidInput, InvalidType, did_you_mean
 from .features import Features
 from .numbers import check_count, check_knobs
+from .objective import Objective
 from .quadrature import Rule
 from .registry import METHODS, SCHEDULES
 from .revisions import Revision, WhileGRises
@@ -47,6 +48,15 @@ class Method(Protocol):
 
     def settings(self) -> dict[str, Any]:
         """The method's name and knobs, for the record."""
+        ...
+
+    def fitted(self, objective: Objective, features: Features, *, by_name: bool) -> Method:
+        """The method for one input; by_name: was it chosen, or given by its name?"""
+        ...
+
+    @property
+    def fits_each_input(self) -> bool:
+        """Is the method another one for some inputs?"""
         ...
 
 
@@ -100,6 +110,11 @@ class InRounds:
         object.__setattr__(self, "rounds", len(picks))
 
     name = "rounds"
+    fits_each_input = False
+
+    def fitted(self, objective: Objective, features: Features, *, by_name: bool) -> InRounds:
+        """The method for one input: itself."""
+        return self
 
     @property
     def scorer(self) -> Any:

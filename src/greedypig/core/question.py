@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .attribution import Attribution
 from .errors import InvalidInput
+from .facts import Facts
 from .features import Elements, Features
 from .objective import Objective
 from .revisions import Revision
@@ -17,11 +18,18 @@ from .rounds import State
 from .rules import StopRule
 from .two_sided import as_objective
 
-FactsAndTensors: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Tensor]]
+FactsAndTensors: TypeAlias = tuple[Facts, Mapping[str, Tensor]]
 """Facts and tensors, as `Attribution.with_notes` takes them."""
+
+Memory: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Tensor]]
+"""Facts by name, and tensors, that a run that goes on needs."""
 
 
 def _no_notes() -> FactsAndTensors:
+    return Facts(), {}
+
+
+def _no_memory() -> Memory:
     return {}, {}
 
 
@@ -57,7 +65,7 @@ class Question:
     """(b,) G of everything, where it is known before the run."""
     finish: Callable[[int, Attribution], Attribution] = _unchanged
     """(problem, its result) → its result with what is measured once the search is over."""
-    memory: Callable[[], FactsAndTensors] = _no_notes
+    memory: Callable[[], Memory] = _no_memory
     """What was paid and measured up to now and is not in the state; asked after every step."""
     take_up: Callable[[Attribution], object] = id
     """Takes the memory from the saved result that the run goes on from."""

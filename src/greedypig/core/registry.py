@@ -80,7 +80,7 @@ _ROUNDS = "rounds per_round schedule ratio"
 METHODS = _table(
     # A comparison shows the result of its first method: of photos it is their default.
     _at(
-        *("tensors.steady:SteadyPIG", "steady-pig", PHOTO),
+        *("images.steady:SteadyPIG", "steady-pig", PHOTO),
         *(f"{_ROUNDS} views noise crop ramp place", PHOTO),
     ),
     _at("core.methods:GreedyPIG", "greedy-pig", EVERY, f"{_ROUNDS} steps rule complete", EVERY),
@@ -89,7 +89,7 @@ METHODS = _table(
     _at("core.scorers:IG", "ig", EVERY, "steps rule complete", EVERY),
     _at("core.scorers:Gradient", "gradient", EVERY, "at"),
     _at("core.scorers:SmoothIG", "smooth-ig", TENSORS, "scorer samples noise", PHOTO),
-    _at("tensors.pictures:BlurIG", "blur-ig", PHOTO, "steps sigma grad_step", PHOTO),
+    _at("images.blur:BlurIG", "blur-ig", PHOTO, "steps sigma grad_step", PHOTO),
     _at("core.scorers:GuidedIG", "guided-ig", TENSORS, "steps fraction max_dist", PHOTO),
     _at("text.rivals:GradientInput", "gradient-input", TEXT, "", TEXT),
     _at("core.scorers:LeaveOneOut", "leave-one-out", EVERY, "", TEXT),
@@ -128,9 +128,9 @@ BASELINES = _table(
 """What an absent feature is: `baseline=`, and `absent=` of a text."""
 
 FEATURES = _table(
-    _at("tensors.pictures:elements", "elements", TENSORS),
-    _at("tensors.pictures:pixels", "pixels", TENSORS),
-    _at("tensors.pictures:tokens", "tokens", frozenset({ROWS, TEXTS})),
+    _at("tensors.features:elements", "elements", TENSORS),
+    _at("images.features:pixels", "pixels", TENSORS),
+    _at("tensors.features:tokens", "tokens", frozenset({ROWS, TEXTS})),
     _plain(TEXT, "words sentences paragraphs documents messages"),
 )
 """What one feature is: `features=`."""

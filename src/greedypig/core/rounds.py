@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .attribution import Attribution
 from .errors import InvalidType, NonFinite
+from .facts import Facts
 from .features import Features, best_first
 from .objective import Objective
 
@@ -103,15 +104,18 @@ class State:
         zero = torch.zeros(objective.b, features.count).to(objective.end)
         return State(zero.bool(), zero[:, :0].long(), zero, zero, zero, zero)
 
-    def after(self, saved: Attribution) -> State:
-        """The state, for one problem, after the rounds of a saved result."""
+    def after(self, saved: Attribution, *, alone: bool = False) -> State:
+        """The state, for one problem, after the rounds of a saved result.
+
+        alone: was each value measured by itself, as a stopping rule asks for it?
+        """
         first = saved.last_scores if saved.first_scores is None else saved.first_scores
         sums = torch.zeros_like(first) if saved.score_sums is None else saved.score_sums
         vectors = (saved.feature_scores, saved.last_scores, first, sums)
         scores, last, first, sums = (v.unsqueeze(0).to(self.scores) for v in vectors)
         order = saved.order[: saved.selected].unsqueeze(0).to(self.order)
         values = {r: v.view(1) for r, v in enumerate(saved.values) if isfinite(float(v))}
-        if len(values) == len(saved.values):
+        if not alone and len(values) == len(saved.values):
             values = {}  # They shared batches. Beside more rounds they would be in others: the
             # last bits would not be those of a run that was never stopped.
         return State(
@@ -137,7 +141,7 @@ class State:
         *,
         integrals: bool,
         gains: bool,
-        notes: tuple[Mapping[str, Any], Mapping[str, Tensor]],
+        notes: tuple[Facts, Mapping[str, Tensor]],
         **origin: Any,
     ) -> Attribution:
         """The result of one problem; ranking: its full order.

@@ -45,6 +45,8 @@ class Run:
         method = as_method(method)
         self.scorer, self.schedule = method.round_scorer, method.picks(self.features, self.k)
         self.rules = rules_of(self.stop)
+        # Where a rule asks for values, each is measured alone, always: the same bits.
+        self.measures_alone = any(rule.measures for rule in self.rules)
         self.revisions = method.revisions(self.k, self.stop) + revisions_of(self.stop)
         question.check(self.revisions, self.rules)
         self.seed, example = check_seed(seed)
@@ -59,7 +61,7 @@ class Run:
 
     def go_on_from(self, saved: Attribution) -> None:
         """Go on after the rounds of a saved result."""
-        self.state = self.state.after(saved)
+        self.state = self.state.after(saved, alone=self.measures_alone)
         self.exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
         self.question.take_up(saved)
         self._memory = self.question.memory()
@@ -104,10 +106,9 @@ class Run:
             seed=self.seed,
             examples=self.examples,
         )
-        for revision in self.revisions:
-            if len(after.picks) > done:
-                last = done + 1 == len(self.schedule)
-                after = revision(self.objective, self.features, before, after, last)
+        last = done + 1 == len(self.schedule)
+        for revision in self.revisions if len(after.picks) > done else ():
+            after = revision(self.objective, self.features, before, after, last)
         return after
 
     def _reason_to_stop(self) -> StopReason:
@@ -139,11 +140,9 @@ class Run:
         measure: evaluate G(S) after every round; else only what is known already, NaN elsewhere.
         """
         if measure:
-            # Where a rule asks for values, each is measured alone, as then: the same bits.
-            alone = any(rule.measures for rule in self.rules)
             with self._results_in_errors(), torch.inference_mode(False):
                 self.state = completely_measured(
-                    self.objective, self.features, self.state, alone=alone
+                    self.objective, self.features, self.state, alone=self.measures_alone
                 )
         rankings = self.state.ranking().cpu()
         facts, tensors = self._memory

@@ -45,6 +45,12 @@ class OneShot:
         """Gradients of one call; 0 where that is not known."""
         return 0
 
+    fits_each_input: ClassVar[bool] = False
+
+    def fitted(self, objective: Objective, features: Features, *, by_name: bool) -> Self:
+        """The method for one input: itself."""
+        return self
+
     @property
     def round_scorer(self) -> Self:
         """The scorer of the only round: the method itself."""

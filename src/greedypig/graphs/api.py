@@ -13,7 +13,7 @@ from torch import Tensor
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, levels_to_caller
 from ..core.features import Features
 from ..core.methods import Method, as_method
 from ..core.numbers import check_count, whole
@@ -23,12 +23,13 @@ from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..core.two_sided import one_side, two_sided, with_sides
 from ..network.fingerprint import callables, digest, fingerprint, versions
-from ..tensors.notes import model_name
-from ..tensors.targets import levels_to_caller
+from ..network.names import model_name
+from ..results.graph_notes import EdgeFacts
 from ..types import MethodLike, Model, ObjectiveLike, PathOrText, ProgressLike, Seed
 from .edge_model import EdgeModel, fitting_model, frozen_model
 from .edges import EdgeGraph, read_graph
 from .methods import FOR_EDGES, FOR_NODES, NoEdges, RandomGrowth
+from .node_facts import node_facts
 from .objectives import NodeTarget, node_ids
 from .subgraph import Growing, NodeObjective, Surroundings
 
@@ -95,7 +96,7 @@ def explain_edges(
             with_sides(edges.objective(target), target.both),
             graph.features(),
             settings={},
-            facts={},
+            facts=EdgeFacts(),
             tensors={"edge_index": graph.edge_index.int()},
         )
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
@@ -148,7 +149,7 @@ def explain_node(
     whose messages reach the node in `hops` steps (None: as many as the model has layers). The
     result is about those edges alone: `edge_index[:, gp.edge_columns(a)]` are the edges that were
     taken, in order. G(S) is the model's output on the whole graph with all edges but S removed, and
-    full_value that on the whole graph itself. about["note"] says where there are fewer than k
+    full_value that on the whole graph itself. about.note says where there are fewer than k
     edges, and where the model had to be run on the whole graph. The result for a node that no edge
     reaches is empty.
 
@@ -207,10 +208,19 @@ def explain_node(
             NodeObjective.of(edges.objective(aim), around.reaching, removing, both),
             features,
             settings={"node": ids, "hops": hops, "target": int(aim.classes[0])},
-            facts={"note": note} if note else {},
+            facts=EdgeFacts(note=note),
             tensors={"edge_index": indexed.edge_index[:, columns].int(), "edges": columns},
-            full=lambda a: full + both * (full - float(a.values[0])),
         )
+        check = question.finish
+
+        def finish(problem: int, a: Attribution) -> Attribution:
+            whole = full + both * (full - float(a.values[0]))
+            a = replace(check(problem, a), full_value=whole)
+            if len(centres) > 1 or aim.function is not None:  # No one class of one node.
+                return a
+            return a.with_notes(node_facts(model, a, around, edges, whole_graph, removing, note))
+
+        question = replace(question, finish=finish)
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
         return carry_out(question, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
 
@@ -237,14 +247,13 @@ def _question(
     features: Features,
     *,
     settings: Mapping[str, Any],
-    facts: Mapping[str, Any],
+    facts: EdgeFacts,
     tensors: Mapping[str, Tensor],
-    full: Callable[[Attribution], float] | None = None,
 ) -> Question:
     """The question about the edges of a graph.
 
     model: what the caller gave, for the fingerprint. settings, facts, tensors: further ones of the
-    result. full: G of everything, where that is more than all features.
+    result.
     """
     settings = {
         **settings,
@@ -253,7 +262,7 @@ def _question(
         "undirected": edges.graph.undirected,
         "fast": edges.is_fast(target),
     }
-    about = {"kind": "graph", "model": model_name(model), **facts}
+    about = replace(facts, model=model_name(model))
 
     def finish(_: int, a: Attribution) -> Attribution:
         if a.gradients_used and not a.feature_scores.any():
@@ -263,7 +272,7 @@ def _question(
                 UserWarning,
                 stacklevel=levels_to_caller(),
             )
-        return a if full is None else replace(a, full_value=full(a))
+        return a
 
     record = Record(settings, _provenance(model, edges, target), lambda: (about, tensors))
     return Question(objective, features, (record,), finish=finish)

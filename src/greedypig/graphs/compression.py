@@ -1,14 +1,14 @@
-"""A network's outputs with only some of a graph's edges: a whole graph's, and one node's.
+"""A network's outputs on a whole graph with only some of its edges.
 
 The network gets these edges alone, so degrees are those of the smaller graph (the paper's Â_S).
-Three measures of a whole graph: accuracy on the test nodes, agreement with the full graph's
+Three measures: accuracy on the test nodes, agreement with the full graph's
 predictions over all nodes, and G, the mean over all nodes of log p_S(the class that the node has in
-the full graph). One node's subgraph is measured by the probability of the explained class.
+the full graph).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from .api import edge_columns, explain_edges, explain_node
+from ..results.graph_notes import CompressionFacts, EdgeFacts, GraphSize, Trace
+from .api import explain_edges
 from .edge_model import call, frozen_model
 from .gcn import GCN
 from .graph import Graph
@@ -33,7 +34,6 @@ TITLES = {
 """The names in tables of the methods that the paper compares, in its order."""
 SHARES = tuple(i / 20 for i in range(21))
 """Nothing, 5 %, … 100 % of the edges."""
-MEASURES = ("accuracy", "agreement", "g")
 DEFAULTS = {"greedy-pig": FOR_EDGES, "ig": ONCE_FOR_EDGES}
 """What two of the methods are here: both take about 100 gradients."""
 
@@ -82,38 +82,23 @@ class Judge:
         )
 
 
-@dataclass(frozen=True)
-class Trace:
-    """One method's measures over the share of edges kept."""
-
-    shares: tuple[float, ...]
-    looks: tuple[Look, ...]
-
-    def values(self, measure: str) -> list[float | None]:
-        """One of the MEASURES at every share."""
-        return [getattr(look, measure) for look in self.looks]
-
-    def at(self, share: float) -> Look:
-        """The look at a share that was measured."""
-        return self.looks[self.shares.index(share)]
-
-    def record(self) -> dict[str, Any]:
-        """The trace for a JSON file; measures that are not known are left out."""
-        values = {measure: self.values(measure) for measure in MEASURES}
-        known = {measure: v for measure, v in values.items() if None not in v}
-        return {"fractions": list(self.shares), "edges": [k.edges for k in self.looks], **known}
-
-
 def kept_count(share: float, edges: int) -> int:
     """How many of the edges a share is."""
     return int(share * edges + 0.5)
 
 
 def trace(judge: Judge, order: Tensor, shares: Sequence[float] = SHARES) -> Trace:
-    """Measure the first edges of an order at every share."""
+    """Measures of the first edges of an order at every share."""
     counts = [kept_count(share, judge.graph.m) for share in shares]
     looks = [judge.full if n == judge.graph.m else judge.look(order[:n]) for n in counts]
-    return Trace(tuple(shares), tuple(looks))
+    accuracy = tuple(look.accuracy for look in looks)
+    return Trace(
+        tuple(shares),
+        tuple(look.agreement for look in looks),
+        None if None in accuracy else accuracy,
+        tuple(look.g for look in looks),
+        tuple(counts),
+    )
 
 
 def edge_order(method: Any, model: Callable[..., Any], graph: Graph, **more: Any) -> Attribution:
@@ -136,6 +121,40 @@ def compare(
     return {name: trace(judge, order, shares) for name, order in orders.items()}
 
 
+def compression(results: Mapping[str, Attribution], judge: Judge, keep: float) -> Attribution:
+    """The first method's result with the facts of a compressed graph: what was kept of it, and the
+    curves of all methods. results: by method, each with its `trace`."""
+    graph, full = judge.graph, judge.full
+    first = next(iter(results.values()))
+    measured = {"accuracy": full.accuracy, "agreement": full.agreement, "g": full.g}
+    facts = CompressionFacts(
+        model=first.about.model,
+        objective=first.settings["objective"],
+        graph=GraphSize(
+            nodes=graph.nodes,
+            edges=graph.m,
+            name=graph.name,
+            features=graph.x.shape[1],
+            classes=graph.class_count,
+            undirected=graph.undirected,
+            notes=graph.notes,
+        ),
+        keep=keep,
+        kept_edges=kept_count(keep, graph.m),
+        traces={name: _titled(name, a) for name, a in results.items()},
+        full={name: value for name, value in measured.items() if value is not None},
+    )
+    return first.with_notes(facts, edges=graph.edges)
+
+
+def _titled(name: str, a: Attribution) -> Trace:
+    measured = a.about.trace if isinstance(a.about, EdgeFacts) else None
+    if measured is None:
+        raise InvalidInput(f"Expected a trace in the notes of {name} (got none). Try trace(…).")
+    title, gradients = TITLES.get(name, name), float(a.gradients_used)
+    return replace(measured, title=title, gradients=gradients, seconds=a.seconds)
+
+
 def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | None], Tensor]:
     """From ids of edges (None for all) to logits, in eval mode and without gradients."""
     network = frozen_model(model)
@@ -148,68 +167,3 @@ def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | Non
         return output
 
     return logits
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Edges that grew from a node, in the order in which they were taken."""
-
-    node: int
-    pairs: tuple[tuple[int, int], ...]
-    """Both ends of every edge."""
-    probabilities: tuple[float, ...]
-    """Of the explained class: with no edge, the first, the first two, …"""
-    kept: bool = True
-    """Is the explained class still the most probable, with these edges alone?"""
-
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """The nodes touched, the centre first, in the order in which they were reached."""
-        return tuple(dict.fromkeys([self.node, *(end for pair in self.pairs for end in pair)]))
-
-    def same_class(self, graph: Graph) -> float | None:
-        """Share of the nodes reached that have the centre's class; None where it is not known."""
-        y, others = graph.y, list(self.nodes[1:])
-        if y is None or int(y[self.node]) < 0 or not others:
-            return None
-        return float((y[others] == y[self.node]).double().mean())
-
-
-def grow(
-    model: Callable[..., Any], graph: Graph, node: int, **search: Any
-) -> tuple[Attribution, Growth]:
-    """Explain a node's class; method="random" takes adjacent edges at random.
-
-    search: further arguments of `explain_node`.
-    """
-    a = explain_node(model, graph.x, graph.indexed, node, **search)
-    return a, growth(model, graph, a)
-
-
-def growth(model: Callable[..., Any], graph: Graph, a: Attribution) -> Growth:
-    """The edges of a node's explanation, measured: only the nodes that they touch are given to the
-    model."""
-    node, edges = int(a.settings["node"]), selected_edges(a, graph)
-    nodes, numbers = torch.unique(
-        torch.cat([edges.new_tensor([node]), graph.edges[:, edges].reshape(-1)]),
-        return_inverse=True,
-    )
-    part = replace(
-        graph,
-        x=graph.x[nodes],
-        edges=numbers[1:].reshape(2, -1),
-        weight=None if graph.weight is None else graph.weight[edges],
-    )
-    logits = logits_of(model, part)
-    counts = [torch.arange(count, device=edges.device) for count in range(len(edges) + 1)]
-    rows = torch.stack([logits(first)[numbers[0]].double() for first in counts])
-    target = int(a.settings["target"])
-    probabilities = torch.softmax(rows, 1)[:, target].tolist()
-    pairs = tuple((u, v) for u, v in graph.edges[:, edges].T.tolist())
-    return Growth(node, pairs, tuple(probabilities), int(rows[-1].argmax()) == target)
-
-
-def selected_edges(a: Attribution, graph: Graph) -> Tensor:
-    """The ids of the edges that a node's explanation selected, in order."""
-    ids = dict.fromkeys((edge_columns(a) % max(graph.m, 1)).tolist())
-    return graph.edges.new_tensor(list(ids))

@@ -26,10 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from ..compat import forget_degrees, masked_messages, takes_mask
-from ..core.errors import GreedyPigError, InvalidInput, first_line
+from ..core.errors import GreedyPigError, InvalidInput, first_line, levels_to_caller
 from ..core.objective import Objective
 from ..network.frozen import Frozen, freeze
-from ..tensors.targets import levels_to_caller
 from .edges import EdgeGraph, EdgeObjective, rows_of
 from .gcn import convolutions
 from .objectives import NodeTarget

@@ -1,6 +1,6 @@
 """`gp.explain_photo`: from a photo's file to a result with its curves, names and pictures.
 
-`PhotoNotes` measures what a page shows beside the explanation itself: the probability with only the
+A page shows more than the explanation itself, which is measured here: the probability with only the
 best features present, and what a second network says.
 """
 
@@ -26,6 +26,7 @@ from ..core.stopping import Stop
 from ..core.two_sided import one_side, title, two_sided
 from ..metrics.judges import check_judge
 from ..metrics.ranking import feature_order
+from ..results.input_notes import ImageFacts
 from ..results.picture import unranked
 from ..tensors import baselines
 from ..tensors.api import Job
@@ -90,7 +91,7 @@ def explain_photo(
 
     Examples:
         >>> a = gp.explain_photo("coffee.png")
-        >>> a.about["class"], round(a.about["probability"], 2)
+        >>> a.about.label, round(a.about.probability, 2)
         ('espresso', 0.95)
         >>> a.to_html("coffee.html")
     """
@@ -122,28 +123,29 @@ def explain_photo(
     # A counterfactual is measured without the features, anything else with them alone.
     removing, function = job.target.towards_baseline, job.target.function
     measured = network if function is None else Measured(network, function)
+    one, both = one_side(objective)
+    named = title(one, both) if isinstance(one, str) else None  # Also "margin:lynx".
 
     def finish(problem: int, a: Attribution) -> Attribution:
         a = ordered(check(problem, a), features, ranking)
         curves, shares = _curves(measured, photo, a, removing, second, baseline, batch_size)
         if "second-opinion" in curves:
-            curves["second-opinion"]["judge"] = judge_name
-        several = baseline if isinstance(baseline, list) else [baseline]
-        return a.with_notes(
-            {
-                "source": Path(source).name or "photo",
-                "model": name,
-                "baseline": ",".join(str(baselines.describe(one)) for one in several),
-                "objective": title(named, both) if isinstance(named, str) else job.target.title,
-                "ranking": ranking if is_one_shot(a) else "order",
-                "curves": curves,
-                "kept": {} if removing else shares,
-                "removed": shares if removing else {},
-                "nothing": _nothing(measured, photo, a, baseline),
-                "judge": judge_name,
-                "command": None,
-            }
+            judged = {"judge": judge_name}
+            curves["second-opinion"] = replace(curves["second-opinion"], settings=judged)
+        facts = replace(
+            _facts(a),
+            source=Path(source).name or "photo",
+            model=name,
+            baseline=baseline_title(baseline),
+            objective=named if isinstance(named, str) else job.target.title,
+            ranking=ranking if is_one_shot(a) else "order",
+            curves=curves,
+            kept={} if removing else shares,
+            removed=shares if removing else {},
+            nothing=_nothing(measured, photo, a, baseline),
+            judge=judge_name or "",
         )
+        return a.with_notes(facts)
 
     question = replace(question, records=(record,), finish=finish)
     search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
@@ -179,6 +181,10 @@ def _nothing(
     return fmean(float(torch.softmax(row, 0)[a.settings["target"]]) for row in rows)
 
 
+def _facts(a: Attribution) -> ImageFacts:
+    return a.about if isinstance(a.about, ImageFacts) else ImageFacts(**vars(a.about))
+
+
 def photo_objective(text: Any, model: ImageModel) -> Any:
     """objective= of `explain`, where margin:CLASS names the other class."""
     text, both = one_side(text)
@@ -190,6 +196,12 @@ def photo_objective(text: Any, model: ImageModel) -> Any:
     return text
 
 
+def baseline_title(baseline: Baseline) -> str:
+    """The name of a baseline in notes: of tensors and functions what kind of thing they are."""
+    described = baselines.describe(baseline)
+    return ",".join(map(str, described if isinstance(described, list) else [described]))
+
+
 def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
     """The result in the order that its curves show, with a name for its groups.
 
@@ -198,7 +210,7 @@ def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
     if a.features.kind == "groups":
         regions = getattr(features, "reads_input", False)
         name = "pixel" if features == "pixels" else "region" if regions else "square"
-        a = a.with_notes({"feature": name})
+        a = a.with_notes(replace(_facts(a), feature=name))
     return replace(a, order=feature_order(a, ranking)) if is_one_shot(a) else a
 
 
@@ -216,7 +228,7 @@ def _curves(
     judge: ImageModel | None,
     baseline: Any,
     batch_size: Any,
-) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+) -> tuple[dict[str, metrics.Curve], dict[float, float]]:
     """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
 
     removing: with those features switched off, else with them alone. Without an order there is
@@ -239,22 +251,20 @@ def _curves(
         else:
             own = metrics.information_curves(model, x, a, points=points, **options)
     where = [bisect_left(points, share) for share in grid]
-    curves = {name: _plain(curve, where) for name, curve in own.items()}
+    curves = {name: _part(curve, where) for name, curve in own.items()}
     values = next(iter(own.values())).values
-    shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
+    shares = {share: float(values[bisect_left(points, share)]) for share in SHARES}
     if judge is not None:
         measure = metrics.deletion if removing else metrics.softmax_information_curve
         second = measure(model, x, a, points=grid, judge=judge, **options)
-        curves["second-opinion"] = _plain(second, range(len(second.values)))
+        curves["second-opinion"] = _part(second, range(len(second.values)))
     return curves, shares
 
 
-def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:
-    """A curve at some of its points, as plain data."""
+def _part(curve: metrics.Curve, where: Sequence[int]) -> metrics.Curve:
+    """A curve at some of its points."""
     index = torch.tensor(list(where))
-    part = replace(curve, fractions=curve.fractions[index], values=curve.values[index])
-    record = part.to_dict()
-    return {key: record[key] for key in ("fractions", "values", "auc")}
+    return metrics.Curve(curve.fractions[index], curve.values[index], curve.name)
 
 
 __all__ = ["POINTS", "SHARES", "explain_photo", "photo_objective"]

@@ -6,19 +6,15 @@ logits; `OwnModel` adds all that an explanation of a photo needs.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from ..core.errors import Argument, GreedyPigError, InvalidInput, did_you_mean, first_line
+from ..network.from_spec import build
 from ..tensors.targets import Target
 from .class_names import class_names
 from .networks import ImageModel, load
@@ -28,7 +24,7 @@ from .networks.pretrained import NAMES
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["OwnModel", "build", "model_from"]
+__all__ = ["OwnModel", "model_from"]
 
 _PROBE = (64, 128, 192)
 """A colour that tells scales apart, and orders of the channels."""
@@ -65,44 +61,6 @@ def model_from(spec: str, *, outputs: str | None = None) -> ImageModel:
             f" for a network of your own (got {outputs!r} for {spec}, which gives logits).",
         )
     return model.eval().requires_grad_(False)
-
-
-def build(spec: str, *arguments: Any) -> nn.Module:
-    """The module that the factory `spec`, package.module:factory, gives for these arguments.
-
-    A factory that takes none is called without. `spec` may also name the module itself.
-    """
-    # An installed command, unlike `python -m`, does not look into the current directory.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    importlib.invalidate_caches()
-    try:
-        factory = pkgutil.resolve_name(spec)
-    except Exception as error:  # Importing the module may raise anything.
-        raise InvalidInput(
-            f"Expected a model as package.module:factory (got {spec!r}, "
-            f"{type(error).__name__}: {first_line(error)}). "
-            "Try the folder that holds the module as current directory, or PYTHONPATH."
-        ) from error
-    model = factory
-    if not isinstance(factory, nn.Module):
-        try:
-            inspect.signature(factory).bind(*arguments)
-        except (TypeError, ValueError):
-            arguments = ()
-        try:
-            model = factory(*arguments)
-        except Exception as error:
-            raise InvalidInput(
-                f"Expected {spec} to build a model when called with {len(arguments)} arguments "
-                f"(got {type(error).__name__}: {first_line(error)})."
-            ) from error
-    if not isinstance(model, nn.Module):
-        raise InvalidInput(
-            f"Expected {spec} to give a torch.nn.Module (got {type(model).__name__})."
-        )
-    return model
 
 
 class OwnModel(ImageModel):

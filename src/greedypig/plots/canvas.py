@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..results.input_notes import InputNotes
 from ..results.line_styles import looks
-from ..results.photo_notes import Notes
 from ..results.picture import Picture, unranked
 from ..results.wording import chance_cell
 
@@ -110,9 +110,9 @@ def shorten(text: str, length: int = 40) -> str:
     return cut.replace("$", r"\$")
 
 
-def headline(notes: Notes) -> str:
+def headline(notes: InputNotes) -> str:
     """Class and probability of the whole input, as far as known."""
-    parts = [] if notes.label is None else [shorten(notes.label)]
+    parts = [shorten(notes.label)] if notes.label else []
     if notes.probability is not None:
         parts.append(chance_cell(notes.probability))
     return " ".join(parts)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..core.numbers import check_count
+from ..results.comparison import MethodTable
 from ..results.curve import DELETION, Curve
 from ..results.frame import valued_labels
-from ..results.photo_notes import CLEARLY, SECOND, Notes
-from ..results.picture import feature_word, rounds_line, share_word, strengths, unranked
+from ..results.input_notes import CLEARLY, SECOND, InputNotes
+from ..results.labels import feature_word, share_word
+from ..results.picture import strengths, unranked
 from .canvas import (
     COLOURS,
     KEY_BELOW,
@@ -84,7 +86,7 @@ def curve(
     labels(ax, f"share of the {word} {done}, best first", quantity)
     plain(ax)
     if len(curves) == 1 and isinstance(curves[0], Attribution):
-        title(ax, headline(Notes.of(curves[0])))
+        title(ax, headline(InputNotes.of(curves[0])))
     columns = legend_columns(ax.get_legend_handles_labels()[1])
     ax.legend(**KEY_BELOW, ncols=columns)
     return ax
@@ -107,7 +109,7 @@ def _lines(curves: Sequence[Any]) -> tuple[list[tuple[str, Curve]], float | None
                     "Expected a curve in the notes or measured values (got a result with neither)."
                     " Try a.with_notes({'curves': …})."
                 )
-            second = Notes.of(item).curves.get(SECOND) if len(curves) == 1 else None
+            second = InputNotes.of(item).curves.get(SECOND) if len(curves) == 1 else None
             lines += [(line.name, line) for line in (own, second) if line is not None]
         elif isinstance(item, Mapping):
             lines += item.items()
@@ -124,11 +126,11 @@ def _lines(curves: Sequence[Any]) -> tuple[list[tuple[str, Curve]], float | None
 
 def curve_of(a: Attribution) -> tuple[Curve | None, float | None]:
     """A result's own curve, if it has one, and the value of everything on it."""
-    notes = Notes.of(a)
+    notes = InputNotes.of(a)
     own = notes.deletion or notes.curve
     if own is not None:
         return own, notes.probability
-    return rounds_line(a), a.full_value if isfinite(a.full_value) else None
+    return notes.rounds, a.full_value if isfinite(a.full_value) else None
 
 
 def _label(name: str, line: Curve) -> str:
@@ -196,3 +198,20 @@ def bars_panel(a: Attribution) -> tuple[Figure, Axes]:
     else:
         note(left, fill(f"{reason} So there is no order to show.", 36))
     return figure, right
+
+
+def method_table(ax: Axes, table: MethodTable) -> None:
+    """Methods and their numbers in the place of a diagram."""
+    ax.set_axis_off()
+    if not table.keys:
+        return
+    look: Style = {"loc": "upper center", "cellLoc": "right", "edges": "horizontal"}
+    drawn = ax.table(
+        cellText=list(table.cells.values()),
+        colLabels=table.heads,
+        rowLabels=[shorten(name, 22) for name in table.rows],
+        **look,
+    )
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(8.5)
+    drawn.scale(1, 1.45)

@@ -6,8 +6,8 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput
-from ..results.picture import feature_labels
+from ..results.kinds import notes_of
+from ..results.labels import feature_labels
 from ..results.table_notes import ColumnNotes
 from .canvas import (
     COLOURS,
@@ -34,11 +34,8 @@ MOST_NAMES = 40
 
 def selected_columns(a: Attribution) -> Figure:
     """Loss after retraining over k; where each round took one column, also the way it took."""
-    notes = ColumnNotes.of(check(a))
-    if notes is None:
-        raise InvalidInput(
-            "Expected the result of a selection that was retrained (got another). Try plots.panel."
-        )
+    expected = "the result of a selection that was retrained"
+    notes: ColumnNotes = notes_of(check(a), "selection", expected)
     measured = all(isfinite(value) for value in a.values.tolist())
     if measured and a.picks and all(taken == 1 for taken in a.picks):
         figure = new_figure(11.5, 5.0)
@@ -48,7 +45,7 @@ def selected_columns(a: Attribution) -> Figure:
         figure = new_figure(6.5, 5.0)
         left = figure.subplots()
     _losses(notes, left)
-    text = f"{a.about.get('source') or 'table'}: which columns predict {notes.label}?"
+    text = f"{a.about.source or 'table'}: which columns predict {notes.label}?"
     heading(figure, shorten(text, 110), 11)
     return figure
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput
-from ..results.graph_notes import MEASURES, Compression, Explained
+from ..results.graph_layout import radial_layout
+from ..results.graph_notes import MEASURES, CompressionNotes, NodeNotes
+from ..results.kinds import notes_of
 from ..results.wording import percent
 from .canvas import (
     COLOURS,
@@ -73,11 +74,8 @@ class BandPanel:
 
 def compression(a: Attribution) -> Figure:
     """Accuracy, agreement and G over the share of edges kept, every method a line."""
-    graph = Compression.of(check(a))
-    if graph is None:
-        raise InvalidInput(
-            "Expected the result of a compressed graph (got another). Try plots.panel."
-        )
+    expected = "the result of a compressed graph"
+    graph: CompressionNotes = notes_of(check(a), "graph-compression", expected)
     panels = []
     for measure, meaning in MEASURES.items():
         lines = {m.title: m.lines[measure] for m in graph.methods if measure in m.lines}
@@ -143,19 +141,15 @@ def node_panel(a: Attribution) -> Figure:
     Edges are numbered in order of selection; early ones are dark and thick. Rings are steps from
     the node. Colour and mark of a node tell its class.
     """
-    node = Explained.of(check(a))
-    if node is None:
-        raise InvalidInput(
-            "Expected the result of an explained node (got another). Try plots.panel."
-        )
+    node: NodeNotes = notes_of(check(a), "graph-node", "the result of an explained node")
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(12.8, 7.2)
     left, ax = figure.subplots(1, 2, width_ratios=(1.5, 1))
     _subgraph(left, node)
-    values = [node.alone, *node.values]
+    values = [node.alone, *node.kept_probabilities]
     ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
-    level(ax, node.full, f"all edges: {node.full:.3f}", (4, 3))
+    level(ax, node.probability, f"all edges: {node.probability:.3f}", (4, 3))
     ax.legend(**KEY, loc="lower right")
     plain(ax)
     ax.set_ylim(0, 1.03)
@@ -164,11 +158,11 @@ def node_panel(a: Attribution) -> Figure:
     return figure
 
 
-def _subgraph(ax: Axes, node: Explained) -> None:
+def _subgraph(ax: Axes, node: NodeNotes) -> None:
     from matplotlib import colormaps
     from matplotlib.patches import Circle
 
-    spots, names, ranks, radii = node.drawing()
+    spots, names, ranks, radii = radial_layout(node.edges, len(node.nodes))
     for radius in radii:
         ax.add_patch(Circle((0, 0), radius, fill=False, edgecolor=FAINT, zorder=0))
     last = max(len(node.edges) - 1, 1)
@@ -198,6 +192,6 @@ def _subgraph(ax: Axes, node: Explained) -> None:
     ax.set_axis_off()
     own = shorten(node.truth or node.label)
     truth = "" if own == shorten(node.label) else f" (its own class: {own})"
-    name = shorten(node.centre.name, 30)
-    head = f"node {name} of {shorten(node.source, 30)}: {shorten(node.label)}{truth}"
+    of = f" of {shorten(node.source, 30)}" if node.source else ""
+    head = f"node {shorten(node.centre.name, 30)}{of}: {shorten(node.label)}{truth}"
     title(ax, f"{head}\n{len(node.edges)} of the {node.around:,} edges within reach")

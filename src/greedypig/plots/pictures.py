@@ -10,13 +10,9 @@ import numpy as np
 from ..core.attribution import Attribution, is_one_shot
 from ..core.errors import InvalidInput
 from ..core.numbers import check_between
-from ..results.photo_notes import Notes
-from ..results.picture import (
-    feature_word,
-    features_within,
-    order_last,
-    order_ticks,
-)
+from ..results.input_notes import InputNotes
+from ..results.labels import feature_word
+from ..results.picture import features_within, order_last, order_ticks
 from ..results.wording import chance_cell, percent
 from .canvas import Style, axes_or, headline, picture_of, shorten, title, untick
 
@@ -56,7 +52,7 @@ def without(a: Attribution, share: float = 0.1, *, ax: Axes | None = None) -> Ax
 
 def _part(a: Attribution, share: float, ax: Axes | None, *, off: bool) -> Axes:
     picture = picture_of(a, "without" if off else "kept")
-    k, notes = features_within(a, share), Notes.of(a)
+    k, notes = features_within(a, share), InputNotes.of(a)
     ax = axes_or(ax, 4, 4.4)
     ax.imshow((picture.without if off else picture.kept)(k), interpolation_stage="rgba")
     untick(ax)
@@ -128,7 +124,7 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
 
 
 def _headed(what: str, a: Attribution) -> str:
-    head = headline(Notes.of(a))
+    head = headline(InputNotes.of(a))
     return f"{what}: {head}" if head else what
 
 

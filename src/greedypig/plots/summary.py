@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import InvalidInput, InvalidType
 from ..core.numbers import check_count
-from ..results.picture import feature_labels
+from ..results.labels import feature_labels
 from ..results.summary import Summary
 from ..results.wording import count
 from .canvas import COLOURS, SOFT, Style, labels, new_figure, plain, shorten, title

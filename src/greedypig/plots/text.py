@@ -7,11 +7,12 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from ..core.attribution import Attribution
-from ..results.text_notes import COLUMNS, Ranked, TextNotes, compared, shortened
+from ..results.comparison import MethodTable
+from ..results.input_notes import InputNotes
+from ..results.text_notes import COLUMNS, TextNotes, compared, shortened
 from .canvas import (
     KEY,
     KEY_BELOW,
-    Style,
     heading,
     labels,
     level,
@@ -21,15 +22,19 @@ from .canvas import (
     shorten,
     title,
 )
-from .charts import bars_panel, legend_columns
+from .charts import bars_panel, legend_columns, method_table
+from .figures import plain_panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def text_panel(a: Attribution, notes: TextNotes) -> Figure:
+def text_panel(a: Attribution) -> Figure:
     """One text at a glance: the first features, and the output over how many are kept."""
+    notes = TextNotes.of(a)
+    if not notes.counts:
+        return plain_panel(a, InputNotes.of(a))
     figure, right = bars_panel(a)
     values_chart(notes, right)
     heading(figure, fill(shorten(notes.answer(), 200), 110), 11)
@@ -44,11 +49,10 @@ def values_chart(notes: TextNotes, ax: Axes) -> Axes:
     return ax
 
 
-def text_comparison(results: Mapping[str, Attribution]) -> Figure:
+def text_comparison(results: Mapping[str, Attribution], share: float = 0.1) -> Figure:
     """Methods on one text: the output with only their best features and without them, and a
     table."""
-    first = next(notes for a in results.values() if (notes := TextNotes.of(a)) is not None)
-    rows = {name: Ranked(**row) for name, row in compared(results).items()}
+    first, rows = TextNotes.of(next(iter(results.values()))), compared(results)
     high = 0.55 + 0.26 * (len(rows) + 1)
     figure = new_figure(11.5, 4.6 + 0.14 * len(rows) + high)
     grid = figure.add_gridspec(2, 2, height_ratios=(4.2 + 0.14 * len(rows), high))
@@ -58,18 +62,8 @@ def text_comparison(results: Mapping[str, Attribution]) -> Figure:
         _lines(ax, {n: (row.counts, getattr(row, key)) for n, row in rows.items()}, first)
         title(ax, name)
         ax.legend(**KEY_BELOW, ncols=legend_columns(list(rows)))
-    table = figure.add_subplot(grid[1, :])
-    table.set_axis_off()
-    look: Style = {"loc": "upper center", "cellLoc": "right", "edges": "horizontal"}
-    cells = table.table(
-        cellText=[row.cells for row in rows.values()],
-        colLabels=[head for head, _ in COLUMNS.values()],
-        rowLabels=[shorten(name, 22) for name in rows],
-        **look,
-    )
-    cells.auto_set_font_size(False)
-    cells.set_fontsize(8.5)
-    cells.scale(1, 1.45)
+    table = MethodTable(COLUMNS, {name: row.numbers for name, row in rows.items()})
+    method_table(figure.add_subplot(grid[1, :]), table)
     heading(figure, f"{len(rows)} methods: {shorten(shortened(first.explained), 70)}", 11)
     return figure
 

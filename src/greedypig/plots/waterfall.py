@@ -12,8 +12,8 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.numbers import check_count
 from ..results.frame import valued_labels
-from ..results.photo_notes import Notes
-from ..results.picture import feature_word
+from ..results.input_notes import InputNotes
+from ..results.labels import feature_word
 from ..results.wording import count, shown
 from .canvas import (
     COLOURS,
@@ -81,7 +81,7 @@ def waterfall(
     labels(ax, f"G: none {shown(begin)} → selected {shown(ends[-1])}{whole}")
     plain(ax)
     ax.grid(False, axis="y")
-    title(ax, " · ".join(p for p in (headline(Notes.of(a)), f"gain of each {by}") if p))
+    title(ax, " · ".join(p for p in (headline(InputNotes.of(a)), f"gain of each {by}") if p))
     return ax
 
 

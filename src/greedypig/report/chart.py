@@ -12,8 +12,8 @@ from math import ceil, floor, log10
 from typing import Any
 
 from ..results.curve import Curve
+from ..results.input_notes import MUCH
 from ..results.line_styles import looks
-from ..results.photo_notes import MUCH
 from ..results.wording import percent, shown, signed
 
 WIDTH, HEIGHT = 640, 326
@@ -172,6 +172,22 @@ def share_chart(
     levels = [] if full is None else [Level("everything", full, signed(full))]
     axis = f"share of the {word} {done}, best first"
     return Chart(name, caption, axis, lines, levels, **options)
+
+
+def count_chart(
+    name: str,
+    caption: str,
+    axis: str,
+    lines: Sequence[Line],
+    levels: Sequence[Level],
+    counted: str,
+    **options: Any,
+) -> Chart:
+    """Values over a number of features, from 0 to the last one; about seven numbers are named."""
+    last = int(lines[0].points[-1][0])
+    step = max(1, round(last / 6))
+    below = {float(i): f"{i:,}" for i in (*range(0, last - step // 2, step), last)}
+    return Chart(name, caption, axis, lines, levels, below, (0, last), counted=counted, **options)
 
 
 def scale(low: float, high: float, *, zoom: bool = False) -> tuple[float, float, list[float]]:

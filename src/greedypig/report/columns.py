@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from ..core.attribution import Attribution
-from ..results import verdicts
-from ..results.photo_notes import Notes
 from ..results.table_notes import ColumnNotes, Summary
 from .chart import Chart, Level, Line
 from .parts import details, first_features
@@ -14,9 +12,9 @@ DEPTH = 40
 """Places in the table of rankings."""
 
 
-def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
+def columns_html(a: Attribution, columns: ColumnNotes) -> str:
     """The whole page."""
-    k = columns.enough_columns()
+    k = columns.answer_k()
     judged = columns.first != "ig" and k in columns.losses.get("ig", {})
     chart = _chart(columns)
     return render(
@@ -24,15 +22,15 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         {"charts": [chart.data]},
         a=a,
         columns=columns,
-        details=details(a, notes),
-        eyebrow=[notes.source, columns.network, a.method],
-        source=notes.source,
+        details=details(a),
+        eyebrow=[a.about.source, columns.network, a.method],
+        source=a.about.source,
         first=first_features(a),
         k=k,
-        answer=verdicts.answer_of(a),
+        answer=columns.answer(),
         verdict=columns.verdict(columns.first, "ig", k) if judged else "",
         chart=chart,
-        cautions=verdicts.cautions_of(a),
+        cautions=columns.cautions(),
         heads=["columns kept", *(f"k = {k}" for k in columns.ks)],
         losses=_losses(columns),
         rankings=_rankings(columns),
@@ -54,7 +52,7 @@ def _losses(columns: ColumnNotes) -> list[list[str | Cell]]:
 
     return [
         [name, *(cell(name, by.get(k), k) for k in columns.ks)]
-        for name, by in columns.rows().items()
+        for name, by in columns.by_name().items()
     ]
 
 

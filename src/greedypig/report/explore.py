@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.attribution import Attribution, is_one_shot
-from ..results.photo_notes import Notes
-from ..results.picture import SHARES, Picture, feature_word, order_last, order_ticks
+from ..results.input_notes import InputNotes
+from ..results.labels import feature_word
+from ..results.picture import SHARES, Picture, order_last, order_ticks
 from .render import packed, reduced
 
 MOST = 1_250_000
@@ -48,7 +49,7 @@ def slider_stops(
     return stops
 
 
-def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
+def explorer_data(a: Attribution, notes: InputNotes, picture: Picture) -> dict[str, Any]:
     """What the script draws from: ranks, picture and baseline as bytes, and a few numbers."""
     ranks, count = picture.ranks, a.features.count
     if (ranks == ranks[:1]).all():
@@ -97,9 +98,9 @@ def finest(drawn: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
     return data | {"step": step}
 
 
-def start_share(notes: Notes) -> float:
+def start_share(notes: InputNotes) -> float:
     """The share that the slider starts at: the one of the page's answer, else a tenth."""
-    share = notes.halved() if notes.removing else notes.needed()
+    share = notes.needed()
     return share if share and share < 1 else 0.1
 
 
@@ -118,7 +119,7 @@ def picture_data(picture: Picture, step: int) -> dict[str, Any]:
     }
 
 
-def compared_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any] | None:
+def compared_data(a: Attribution, notes: InputNotes, picture: Picture) -> dict[str, Any] | None:
     """What the script draws the pictures of a comparison from: each value's stop."""
     stops = a.attachments.get("methods")
     shape = (len(notes.methods), *picture.ranks.shape)
@@ -155,7 +156,7 @@ WITHOUT = ("Without", "The best features show the baseline; everything else is a
 TINTED = " A pixel of which only one or two colours were selected looks tinted."
 
 
-def explorer(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
+def explorer(a: Attribution, notes: InputNotes, picture: Picture) -> dict[str, Any]:
     """The texts around the canvas."""
     views = VIEWS | ({"kept": WITHOUT} if notes.removing else {})
     if picture.pixels is None:

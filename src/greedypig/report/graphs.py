@@ -7,10 +7,9 @@ from math import cos, pi, sin
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..results import verdicts
-from ..results.graph_notes import MEASURES, Compression, Explained
-from ..results.photo_notes import Notes
-from .chart import Chart, Level, Line, share_chart
+from ..results.graph_layout import radial_layout
+from ..results.graph_notes import MEASURES, CompressionNotes, NodeNotes
+from .chart import Chart, Level, Line, count_chart, share_chart
 from .parts import details, first_features
 from .render import render
 
@@ -20,7 +19,7 @@ SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
 """Corners of a class's mark; 0 is a disc, a negative number stands on its corner."""
 
 
-def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
+def compression_html(a: Attribution, graph: CompressionNotes) -> str:
     """The page of a compressed graph."""
     charts = []
     for measure, meaning in MEASURES.items():
@@ -35,40 +34,35 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
         "graph": graph,
         "agreed": graph.first.at("agreement", graph.keep) or 0.0,
         "needed": [(title, share) for title, share in needed if share is not None],
-        "at_keep": graph.table(),
+        "at_keep": graph.rows(),
         "first": first_features(a),
     }
-    return _page("compression.html", a, notes, graph, charts, context)
+    return _page("compression.html", a, graph, charts, context)
 
 
-def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
+def node_html(a: Attribution, node: NodeNotes) -> str:
     """The page of one node's prediction."""
-    charts, values = [], [node.alone, *node.values]
-    if node.values:
-        last = len(node.values)
-        step = max(1, round(last / 6))
-        chart = Chart(
+    charts, values = [], [node.alone, *node.kept_probabilities]
+    if node.kept_probabilities:
+        chart = count_chart(
             "chart-node",
             f"Probability of {node.label} with only the first edges",
             "edges, in order of selection",
             [Line(node.label, list(enumerate(values)))],
-            [Level("all edges", node.full, f"{node.full:.3f}")],
-            {float(i): str(i) for i in (*range(0, last - step // 2, step), last)},
-            (0, last),
-            counted="edges",
+            [Level("all edges", node.probability, f"{node.probability:.3f}")],
+            "edges",
         )
         charts.append(chart)
     context = {"node": node, "drawing": _drawing(node), "legend": _legend(node)}
     context["edges"] = _edges(node)
-    grow = {"values": values, "label": node.label, "full": node.full}
-    return _page("node.html", a, notes, node, charts, context, grow=grow)
+    grow = {"values": values, "label": node.label, "full": node.probability}
+    return _page("node.html", a, node, charts, context, grow=grow)
 
 
 def _page(
     template: str,
     a: Attribution,
-    notes: Notes,
-    graph: Compression | Explained,
+    graph: CompressionNotes | NodeNotes,
     charts: list[Chart],
     context: dict[str, Any],
     **data: Any,
@@ -78,27 +72,27 @@ def _page(
         template,
         {"charts": [chart.data for chart in charts], **data},
         a=a,
-        details=details(a, notes),
+        details=details(a),
         eyebrow=[graph.source, graph.model],
         charts=charts,
-        answer=verdicts.answer_of(a),
-        cautions=verdicts.cautions_of(a),
+        answer=graph.answer(),
+        cautions=graph.cautions(),
         **context,
     )
 
 
-def _edges(node: Explained) -> list[list[str]]:
+def _edges(node: NodeNotes) -> list[list[str]]:
     rows = []
-    for i, (pair, (edge, *values)) in enumerate(zip(node.edges, node.steps()[1:], strict=False)):
+    for i, (pair, (edge, *values)) in enumerate(zip(node.edges, node.rows()[2:], strict=False)):
         ends = [node.nodes[end] for end in pair]
         kinds = " – ".join("?" if n.kind is None else node.class_name(n) for n in ends)
-        rows.append([str(i + 1), edge, kinds, *values])
+        rows.append([str(i + 1), edge, *[kinds] * node.labelled, *values])
     return rows
 
 
-def _drawing(node: Explained) -> dict[str, Any]:
+def _drawing(node: NodeNotes) -> dict[str, Any]:
     """The subgraph: rings, edges with their numbers, nodes with their names."""
-    spots, names, ranks, radii = node.drawing()
+    spots, names, ranks, radii = radial_layout(node.edges, len(node.nodes))
     reached = [0] * len(node.nodes)
     for i, pair in enumerate(node.edges, 1):
         for end in pair:
@@ -129,7 +123,7 @@ def _drawing(node: Explained) -> dict[str, Any]:
     return {"rings": [REACH * r for r in radii], "edges": edges, "nodes": nodes, "spoken": spoken}
 
 
-def _legend(node: Explained) -> list[tuple[str, dict[str, Any]]]:
+def _legend(node: NodeNotes) -> list[tuple[str, dict[str, Any]]]:
     """The classes that are drawn, with their marks; last the nodes without one."""
     kinds = {n.kind: node.class_name(n) for n in node.nodes}
     known = sorted(kind for kind in kinds if kind is not None)

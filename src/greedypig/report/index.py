@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..results import verdicts
+from ..results import kinds
 from ..results.files import write_whole
-from ..results.photo_notes import SECOND, Notes
-from ..results.picture import Picture, feature_word, features_within, unranked
+from ..results.input_notes import SECOND, InputNotes
+from ..results.labels import feature_word
+from ..results.picture import features_within, unranked
 from .parts import compared
 from .render import png, reduced, render
 
@@ -53,7 +54,7 @@ def index_html(
     if not results:
         raise InvalidInput("Expected at least one result (got none).")
     rows = [_row(str(link), a) for link, a in results.items()]
-    over = None if comparison is None else Notes.of(comparison)
+    over = None if comparison is None else InputNotes.of(comparison)
     methods = None if over is None else compared(over.methods, over.probability)
     charts = [] if methods is None else methods["charts"]
     return render(
@@ -72,11 +73,12 @@ def index_html(
 def _row(link: str, a: Attribution) -> dict[str, Any]:
     if not isinstance(a, Attribution):
         raise InvalidType(f"Expected {link!r:.60} to be an Attribution (got {type(a).__name__}).")
-    notes, picture = Notes.of(a), Picture.of(a)
+    notes = InputNotes.of(a)
+    picture = notes.picture
     whole = part = None
     if picture is not None:
         whole = None if picture.pixels is None else _thumbnail(picture.pixels)
-        part = None if unranked(a) else _thumbnail(picture.kept(features_within(a, 0.1)))
+        part = None if notes.reason else _thumbnail(picture.kept(features_within(a, 0.1)))
     second = notes.curves.get(SECOND)
     return {
         # Quoted whole, a path stays a path: "javascript:…" would be a file of that name.
@@ -87,7 +89,7 @@ def _row(link: str, a: Attribution) -> dict[str, Any]:
         "whole": whole,
         "part": part,
         "higher": notes.excess() is not None,
-        "answer": unranked(a) or verdicts.answer_of(a),
+        "answer": unranked(a) or kinds.notes_of(a).answer(),
         "second": "" if second is None else f"{second.auc:.3f}",
         "gradients": f"{a.gradients_used:,}",
         "seconds": f"{a.seconds:.1f}",

@@ -22,22 +22,15 @@ from numpy.typing import NDArray
 
 from ..core.attribution import Attribution
 from ..core.errors import MissingPackage
+from ..results import kinds
+from ..results.comparison import MethodTable, own_row
 from ..results.curve import Curve
 from ..results.frame import valued_labels
-from ..results.photo_notes import COMPARED, Notes
-from ..results.picture import (
-    Picture,
-    feature_labels,
-    feature_word,
-    features_within,
-    rounds_line,
-    share_word,
-    strengths,
-    unranked,
-)
+from ..results.input_notes import COMPARED, InputNotes
+from ..results.labels import feature_labels, feature_word, share_word
+from ..results.picture import Picture, features_within, strengths, unranked
 from ..results.summary import Comparison, Summary
-from ..results.text_notes import COLUMNS, Piece, Ranked, TextNotes, compared, shortened
-from ..results.verdicts import answer_of, cautions_of
+from ..results.text_notes import COLUMNS, Piece, TextNotes, compared, shortened
 from ..results.wording import chance_cell, count, percent, short_percent, shown
 from .page import write
 from .render import environment, png, reduced
@@ -52,13 +45,15 @@ LARGEST, THUMB = 224, 112
 """Pixels of a picture's longer side, alone and in a row of many."""
 MARKED, AROUND = 40, 120
 """Selected parts of a text that are marked, and characters shown around them."""
+MEASURED = ("sic_auc", "lic_auc", "gradients", "seconds")
+"""Numbers in which methods on one input are compared."""
 WIDE, HIGH = 210, 110
 """Size of the small curve."""
 
 
 def show(a: Attribution) -> str:
     """Write the page to a folder for temporary files and open it: see `Attribution.show`."""
-    name = re.sub(r"[^\w.-]+", "-", Path(Notes.of(a).source or "result").stem)[:60] or "result"
+    name = re.sub(r"[^\w.-]+", "-", Path(a.about.source or "result").stem)[:60] or "result"
     path = Path(tempfile.mkdtemp(prefix="greedypig-")) / f"{name}.html"
     write(a, path)
     if not (_has_screen() and webbrowser.open(path.as_uri())):
@@ -93,24 +88,44 @@ def _where_jinja_is(
 @_where_jinja_is
 def result_html(a: Attribution) -> str:
     """One result: its picture or its first features, its curve, and what it cost."""
-    notes = Notes.of(a)
-    reason = unranked(a)
-    picture = Picture.of(a) if reason is None else None
-    pictures = [] if picture is None else _pictures(a, notes, picture)
-    comparison = {m.name: m.numbers for m in notes.methods}
-    text = TextNotes.of(a) if reason is None else None
-    return _render(
-        "notebook_result.html",
-        heading=_heading(a, notes) if text is None else _text_heading(text),
-        answer=reason or answer_of(a),
-        facts=_facts(a),
-        pictures=pictures,
-        passage=[] if text is None else _passage(text),
-        bars=None if reason or pictures or text else _bars(a),
-        curve=None if reason else _curve(a, notes),
-        methods=_numbers(comparison) or (_ranked(text.methods) if text else None),
-        cautions=cautions_of(a),
-    )
+    notes, reason = kinds.notes_of(a), unranked(a)
+    context = {
+        "answer": reason or notes.answer(),
+        "facts": _facts(a),
+        "pictures": [],
+        "passage": [],
+        "bars": None,
+        "curve": None,
+        "methods": None,
+        "cautions": notes.cautions(),
+    }
+    if reason is None:
+        context |= kinds.find(a, "cell")(a)
+    return _render("notebook_result.html", **{"heading": _heading(InputNotes.of(a)), **context})
+
+
+def input_cell(a: Attribution) -> dict[str, Any]:
+    """The picture or the first features, the curve, and the comparison of an input."""
+    notes = InputNotes.of(a)
+    pictures = [] if notes.picture is None else _pictures(a, notes, notes.picture)
+    methods = MethodTable(COMPARED, {method.name: method.numbers for method in notes.methods})
+    return {
+        "pictures": pictures,
+        "bars": None if pictures else _bars(a),
+        "curve": _curve(a, notes),
+        "methods": methods,
+    }
+
+
+def text_cell(a: Attribution) -> dict[str, Any]:
+    """A text around its selected parts, the curve, and the comparison."""
+    text = TextNotes.of(a)
+    return {
+        "heading": _text_heading(text),
+        "passage": _passage(text),
+        "curve": _curve(a, InputNotes.of(a)),
+        "methods": MethodTable(COLUMNS, {n: row.numbers for n, row in text.methods.items()}),
+    }
 
 
 @_where_jinja_is
@@ -138,42 +153,54 @@ def summary_html(summary: Summary) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """Several methods' results on one input, side by side."""
     first = next(iter(comparison.values()))
-    notes, text = Notes.of(first), TextNotes.of(first)
-    if text is not None:
-        rows = {name: Ranked(**row) for name, row in compared(comparison).items()}
-        return _render(
-            "notebook_comparison.html",
-            heading=_text_heading(text),
-            pictures=[],
-            methods=_ranked(rows),
-            orders=[(name, text.first(row)) for name, row in rows.items()],
-            word=text.unit,
-        )
+    alike = all(a.about.view == first.about.view for a in comparison.values())
+    draw = kinds.find(first, "comparison_cell") if alike else input_comparison_cell
+    return _render("notebook_comparison.html", **draw(comparison))
+
+
+def input_comparison_cell(results: Mapping[str, Attribution]) -> dict[str, Any]:
+    """The pictures or the first features by each method, and a table."""
+    notes = {name: InputNotes.of(a) for name, a in results.items()}
     pictures = []
-    for name, a in comparison.items():
-        picture = Picture.of(a) if unranked(a) is None else None
+    for name, a in results.items():
+        picture = None if notes[name].reason else notes[name].picture
         if picture is not None and picture.pixels is not None:
             k = features_within(a, SHARE)
             pictures.append((png(_small(picture.kept(k))), f"{name}: best {percent(SHARE)}"))
-    return _render(
-        "notebook_comparison.html",
-        heading=_heading(first, notes),
-        pictures=pictures,
-        methods=_numbers({name: _measured(a) for name, a in comparison.items()}),
-        word=feature_word(first),
-        orders=[
+    rows = {name: own_row(name, a, notes[name]).numbers for name, a in results.items()}
+    measured = {key: COMPARED[key] for key in COMPARED if key in MEASURED}
+    first = next(iter(results.values()))
+    return {
+        "heading": _heading(next(iter(notes.values()))),
+        "pictures": pictures,
+        "methods": MethodTable(measured, rows),
+        "word": feature_word(first),
+        "orders": [
             (name, ", ".join(feature_labels(a, a.order[:5].tolist())))
-            for name, a in comparison.items()
-            if not pictures and unranked(a) is None
+            for name, a in results.items()
+            if not pictures and notes[name].reason is None
         ],
-    )
+    }
+
+
+def text_comparison_cell(results: Mapping[str, Attribution]) -> dict[str, Any]:
+    """A table of methods on a text, and what each selects first."""
+    text, rows = TextNotes.of(next(iter(results.values()))), compared(results)
+    return {
+        "heading": _text_heading(text),
+        "pictures": [],
+        "methods": MethodTable(COLUMNS, {name: row.numbers for name, row in rows.items()}),
+        "orders": [(name, text.first(row)) for name, row in rows.items()],
+        "word": text.unit,
+    }
 
 
 def _render(template: str, **context: Any) -> str:
     return environment().get_template(template).render(**context)
 
 
-def _heading(a: Attribution, notes: Notes) -> str:
+def _heading(notes: InputNotes) -> str:
+    a = notes.a
     parts = [notes.label, None if notes.probability is None else chance_cell(notes.probability)]
     text = " ".join(part for part in parts if part)
     return text or f"{a.features.count:,} {feature_word(a, a.features.count)}"
@@ -193,13 +220,6 @@ def _passage(text: TextNotes) -> list[tuple[Piece, str]]:
     ]
 
 
-def _ranked(methods: Mapping[str, Ranked]) -> dict[str, Any] | None:
-    """A table of methods on a text."""
-    heads = [head for head, _ in COLUMNS.values()]
-    rows = [(name, row.cells) for name, row in methods.items()]
-    return {"heads": heads, "rows": rows} if rows else None
-
-
 def _facts(a: Attribution) -> str:
     gradients = count(a.gradients_used, "gradient")
     rounds = count(len(a.picks), "round")
@@ -207,12 +227,12 @@ def _facts(a: Attribution) -> str:
 
 
 def _pictures(
-    a: Attribution, notes: Notes, picture: Picture, size: int = LARGEST
+    a: Attribution, notes: InputNotes, picture: Picture, size: int = LARGEST
 ) -> list[tuple[str, str]]:
     """(data URI, caption) of the picture and of its best features."""
     if picture.pixels is None:
         return []
-    share = SHARE if notes.removing else notes.needed() or SHARE
+    share = notes.needed() or SHARE
     k = features_within(a, share)
     part = picture.without(k) if notes.removing else picture.kept(k)
     caption = f"{'without the ' * notes.removing}best {short_percent(share)}"
@@ -246,10 +266,10 @@ def _bars(a: Attribution) -> dict[str, Any]:
     }
 
 
-def _curve(a: Attribution, notes: Notes) -> dict[str, Any] | None:
+def _curve(a: Attribution, notes: InputNotes) -> dict[str, Any] | None:
     """The probability, else G, over the share of the features: points of a small diagram."""
     own: Curve | None = notes.deletion or notes.curve
-    line, full = (own, notes.probability) if own is not None else (rounds_line(a), a.full_value)
+    line, full = (own, notes.probability) if own is not None else (notes.rounds, a.full_value)
     if line is None:
         return None
     values = line.values.tolist()
@@ -275,36 +295,9 @@ def _curve(a: Attribution, notes: Notes) -> dict[str, Any] | None:
     }
 
 
-def _measured(a: Attribution) -> dict[str, float]:
-    """The numbers that methods are compared by, as far as the result has them."""
-    notes = Notes.of(a)
-    loss = notes.curves.get("loss")
-    numbers = {
-        "sic_auc": None if notes.curve is None else notes.curve.auc,
-        "lic_auc": None if loss is None else loss.auc,
-        "gradients": float(a.gradients_used),
-        "seconds": a.seconds,
-    }
-    return {key: value for key, value in numbers.items() if value is not None}
-
-
-def _numbers(methods: dict[str, dict[str, float]]) -> dict[str, Any] | None:
-    """A table of methods and their numbers."""
-    keys = [key for key in COMPARED if any(key in row for row in methods.values())]
-    if not keys:
-        return None
-    return {
-        "heads": [COMPARED[key][0] for key in keys],
-        "rows": [
-            (name, [COMPARED[k][1].format(row[k]) if k in row else "–" for k in keys])
-            for name, row in methods.items()
-        ],
-    }
-
-
 def _row(a: Attribution) -> dict[str, Any]:
-    notes = Notes.of(a)
-    picture = Picture.of(a) if unranked(a) is None else None
+    notes = InputNotes.of(a)
+    picture = None if notes.reason else notes.picture
     has = picture is not None and picture.pixels is not None
     return {
         "pictures": [] if picture is None or not has else _pictures(a, notes, picture, THUMB),

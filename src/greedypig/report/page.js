@@ -284,7 +284,7 @@
       const whole = method.values[0].at(-1);
       if (whole !== undefined && values.length) values.push(`all ${t.unit[1]} ${value(whole)}`);
       const text = `${count(k)} of ${count(t.count)} ${t.unit[t.count === 1 ? 0 : 1]}` +
-        (k === method.enough ? ", which is enough" : "") + (values.length ? `: ${values.join("; ")}` : "");
+        (k === method.enough ? `, which is enough (${t.rise})` : "") + (values.length ? `: ${values.join("; ")}` : "");
       $("parts-told").textContent = `${text}.`;
       slider.setAttribute("aria-valuetext", text);
       if (!chosen || chosen.selectedIndex === first) settle(k / t.count);

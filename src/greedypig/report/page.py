@@ -8,29 +8,17 @@ from typing import Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidType
-from ..results import verdicts
+from ..results import kinds
 from ..results.curve import Curve
 from ..results.files import write_whole
-from ..results.graph_notes import Compression, Explained
-from ..results.photo_notes import SECOND, Notes
-from ..results.picture import (
-    Picture,
-    feature_word,
-    features_within,
-    rounds_line,
-    share_word,
-    unranked,
-)
-from ..results.table_notes import ColumnNotes
-from ..results.text_notes import TextNotes
+from ..results.input_notes import SECOND, InputNotes
+from ..results.labels import feature_word, share_word
+from ..results.picture import features_within
 from ..results.wording import shown
 from .chart import Chart, share_chart
-from .columns import columns_html
 from .explore import compared_data, explorer, explorer_data, start_share
-from .graphs import compression_html, node_html
 from .parts import compared, details, first_features
 from .render import render
-from .text import text_html
 
 SUMMARISED = (0.01, 0.05, 0.1)
 """Shares of the features that the summary names."""
@@ -47,33 +35,38 @@ def html(a: Attribution) -> str:
         raise InvalidType(
             f"Expected an Attribution (got {type(a).__name__}). Try gp.load(path) for a file."
         )
-    notes = Notes.of(a)
-    if (graph := Compression.of(a)) is not None:
-        return compression_html(a, notes, graph)
-    if (node := Explained.of(a)) is not None:
-        return node_html(a, notes, node)
-    if (selection := ColumnNotes.of(a)) is not None:
-        return columns_html(a, notes, selection)
-    if (text := TextNotes.of(a)) is not None and unranked(a) is None:
-        return text_html(a, notes, text)
-    return _photo_html(a, notes)
+    page: str = kinds.find(a, "page")(a, kinds.notes_of(a))
+    return page
 
 
-def _photo_html(a: Attribution, notes: Notes) -> str:
-    """The page of a picture, or of any input without a page of its own."""
-    picture, reason = Picture.of(a), unranked(a)
-    context: dict[str, Any] = {
+def unranked_html(a: Attribution, reason: str) -> str:
+    """The page of a run that ended before its first round."""
+    return render(
+        "unranked.html",
+        answer=f"{reason} So there is no order or curve.",
+        **_context(a, InputNotes.of(a)),
+    )
+
+
+def _context(a: Attribution, notes: InputNotes) -> dict[str, Any]:
+    """What the templates of inputs share."""
+    return {
         "a": a,
         "notes": notes,
-        "details": details(a, notes),
+        "details": details(a),
         "eyebrow": [notes.source, notes.model, a.settings.get("method") or ""],
         "predictions": [(name, p, f"{p:.3f}") for name, p in notes.predictions],
-        "reason": reason,
+        "reason": notes.reason,
         "features": feature_word(a, a.features.count),
-        "picture": picture is not None,
+        "picture": notes.picture is not None,
     }
-    if reason is not None:
-        return render("unranked.html", answer=f"{reason} So there is no order or curve.", **context)
+
+
+def input_html(a: Attribution, notes: InputNotes) -> str:
+    """The page of a picture, or of any input without a page of its own."""
+    picture, context = notes.picture, _context(a, notes)
+    if notes.reason is not None:
+        return unranked_html(a, notes.reason)
     methods = compared(notes.methods, notes.probability)
     if methods is not None and picture is not None:
         pictures = compared_data(a, notes, picture)
@@ -89,8 +82,8 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
     return render(
         "photo.html",
         data,
-        answer=verdicts.answer_of(a),
-        cautions=verdicts.cautions_of(a),
+        answer=notes.answer(),
+        cautions=notes.cautions(),
         charts=charts,
         methods=methods,
         explore=None if picture is None else explorer(a, notes, picture),
@@ -104,7 +97,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
 
 
 def _comparison_html(
-    notes: Notes, methods: dict[str, Any], pictures: dict[str, Any], context: dict[str, Any]
+    notes: InputNotes, methods: dict[str, Any], pictures: dict[str, Any], context: dict[str, Any]
 ) -> str:
     """The page of several methods on one photo."""
     shares, (height, width) = pictures["shares"], pictures["size"]
@@ -115,7 +108,7 @@ def _comparison_html(
         "comparison.html",
         {"charts": [chart.data for chart in methods["charts"]], "compare": pictures},
         methods=methods,
-        answer=verdicts.compared_answer(notes),
+        answer=notes.answer(),
         needed=needed,
         tinted=context["a"].features.kind == "elements",
         start=start,
@@ -131,7 +124,7 @@ def _finite(values: list[float]) -> list[str]:
     return [shown(value, 3) for value in values] if all(map(isfinite, values)) else []
 
 
-def _shares(notes: Notes) -> dict[float, float]:
+def _shares(notes: InputNotes) -> dict[float, float]:
     """Share → probability, for the summary."""
     if notes.removed:
         return dict(notes.removed)
@@ -139,7 +132,7 @@ def _shares(notes: Notes) -> dict[float, float]:
     return {share: value for share, value in values.items() if value is not None}
 
 
-def _fitting(a: Attribution, notes: Notes) -> str:
+def _fitting(a: Attribution, notes: InputNotes) -> str:
     """How many features the first share of the summary is; of larger ones those that fit whole."""
     fit = features_within(a, next(iter(notes.removed), SUMMARISED[0]))
     if a.features.kind == "elements":
@@ -147,7 +140,7 @@ def _fitting(a: Attribution, notes: Notes) -> str:
     return f"as many whole {feature_word(a)} as fit: {fit:,} of {a.features.count:,}"
 
 
-def _curves(a: Attribution, notes: Notes) -> list[Chart]:
+def _curves(a: Attribution, notes: InputNotes) -> list[Chart]:
     """Charts of the curves in the notes, else of G(S) after each round."""
     off, charts = notes.removing, []
     done = "switched off" if off else "kept"
@@ -172,7 +165,7 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
             distance = "Distance from the whole input’s prediction (KL, nats; 0 is the same)"
             caption = distance if name == "loss" else name
             charts.append(share_chart(f"curve-{i}", caption, {_label(name, line, notes): line}))
-    after = rounds_line(a)
+    after = notes.rounds
     if (off or not probabilities) and after is not None:
         full = a.full_value if isfinite(a.full_value) else None
         objective = f" ({notes.objective})" if notes.objective else ""
@@ -193,7 +186,7 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
     return charts
 
 
-def _label(name: str, line: Curve, notes: Notes) -> str:
+def _label(name: str, line: Curve, notes: InputNotes) -> str:
     if name in ("softmax", "deletion"):
         return f"{notes.model or 'the model'} itself"
     return f"second opinion by {line.judge or 'another network'}" if name == SECOND else name

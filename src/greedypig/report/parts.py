@@ -10,9 +10,11 @@ from math import isfinite
 from typing import Any
 
 from ..core.attribution import Attribution
+from ..results.comparison import MethodTable, compared_curves
 from ..results.frame import feature_values
-from ..results.photo_notes import COMPARED, Method, Notes, compared_curves
-from ..results.picture import feature_labels, feature_word, strengths
+from ..results.input_notes import COMPARED, MethodRow
+from ..results.labels import feature_labels, feature_word
+from ..results.picture import strengths
 from ..results.wording import kept_settings, percent, setting, shown
 from .chart import share_chart
 from .render import Cell
@@ -53,19 +55,11 @@ def first_features(a: Attribution, most: int = 200) -> dict[str, Any]:
     }
 
 
-def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | None:
+def compared(methods: Sequence[MethodRow], full: float | None) -> dict[str, Any] | None:
     """Methods side by side: a table, and the curves that came along."""
     if not methods:
         return None
-    columns = [c for c in COMPARED if any(c in m.numbers for m in methods)]
-    best = {c: _best(c, methods) for c in columns}
-    return {
-        "heads": ["method", *(COMPARED[c][0] for c in columns)],
-        "names": [m.name for m in methods],
-        "rows": [
-            [m.name, *(_cell(c, m.numbers.get(c), best[c]) for c in columns)] for m in methods
-        ],
-        "bold": any(text is not None for text in best.values()),
+    return method_table(MethodTable(COMPARED, {m.name: m.numbers for m in methods})) | {
         "charts": [
             share_chart(NAMES[kind], caption, lines, full if kind == "curve" else None)
             for kind, caption, lines in compared_curves(methods)
@@ -73,21 +67,20 @@ def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | 
     }
 
 
-def _best(column: str, methods: Sequence[Method]) -> str | None:
-    """The best number of a column as it is written; None where none is to be preferred."""
-    head, form = COMPARED[column]
-    values = [m.numbers[column] for m in methods if column in m.numbers]
-    if head[-1] not in "↑↓" or len(values) < 2:
-        return None
-    return form.format(max(values) if head[-1] == "↑" else min(values))
+def method_table(table: MethodTable) -> dict[str, Any]:
+    """A table of methods for the templates; the best of a column is bold."""
+    return {
+        "heads": ["method", *table.heads],
+        "names": list(table.rows),
+        "rows": [
+            [name, *(Cell(c, bold=c == best) for c, best in zip(cells, table.best, strict=True))]
+            for name, cells in table.cells.items()
+        ],
+        "bold": any(table.best),
+    }
 
 
-def _cell(column: str, value: float | None, best: str | None) -> Cell:
-    text = "–" if value is None else COMPARED[column][1].format(value)
-    return Cell(text, bold=text == best)
-
-
-def details(a: Attribution, notes: Notes) -> dict[str, Any]:
+def details(a: Attribution) -> dict[str, Any]:
     """The last section of a page."""
     word, name = feature_word(a), a.settings.get("method")
     facts = {
@@ -97,9 +90,9 @@ def details(a: Attribution, notes: Notes) -> dict[str, Any]:
         "seconds": f"{a.seconds:.1f}",
         "stopped because": str(a.stop),
         f"{word} selected": f"{a.selected:,} of {a.features.count:,}",
-        "model": notes.model,
-        "source": notes.source,
-        "baseline": notes.baseline,
+        "model": a.about.model or None,
+        "source": a.about.source or None,
+        "baseline": a.about.baseline or None,
     }
     return {
         "facts": _pairs({key: value for key, value in facts.items() if value is not None}),
@@ -108,7 +101,7 @@ def details(a: Attribution, notes: Notes) -> dict[str, Any]:
         "rounds": _rounds(a),
         "longest": LONGEST,
         "word": word,
-        "command": notes.command,
+        "command": a.about.command,
         "random": name == "random",
     }
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.enough import ENOUGH
 from ..core.errors import MissingPackage
-from ..results.wording import chance, percent, short_percent, shown, signed
+from ..results.wording import chance, of_the_rise, percent, short_percent, shown, signed
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,6 +76,7 @@ def environment() -> Environment:
         undefined=jinja2.StrictUndefined,
     )
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    templates.globals |= {"enough": ENOUGH, "rise": of_the_rise()}
     templates.filters |= {
         "chance": chance,
         "percent": lambda share: percent(share).replace(" ", "\u00a0"),

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..results import verdicts
-from ..results.photo_notes import Notes
+from ..results.comparison import MethodTable
+from ..results.picture import unranked
 from ..results.text_notes import COLUMNS, Piece, Ranked, TextNotes
-from ..results.wording import shown
-from .chart import Chart, Level, Line
-from .parts import details, first_features
+from ..results.wording import of_the_rise, shown
+from .chart import Chart, Level, Line, count_chart
+from .page import unranked_html
+from .parts import details, first_features, method_table
 from .render import Cell, render
 
 MOST = 6000
@@ -23,26 +24,28 @@ LISTED = 8
 """First features of each method, side by side."""
 
 
-def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
+def text_html(a: Attribution, text: TextNotes) -> str:
     """The whole page."""
+    if (reason := unranked(a)) is not None:
+        return unranked_html(a, reason)
     charts = _charts(text) if len(text.counts) > 1 else []
     first = first_features(a)
     for row, feature in zip(first["rows"], text.order, strict=False):
         row[1] = Cell(text.name(feature, 300), _remark(text, feature))
     first["next"] = first["rows"][text.start :]
-    methods = text.methods or {a.method: _own(text)}
+    methods = text.methods or {a.method: text.ranked(a, set())}
     stops = _stops(text, methods)
     return render(
         "text.html",
         {"charts": [chart.data for chart in charts], "text": _data(text, methods, stops, _tips(a))},
         a=a,
         text=text,
-        details=_details(a, notes),
-        eyebrow=[notes.source, notes.model, a.method],
-        source=notes.source,
-        answer=verdicts.answer_of(a),
-        cautions=verdicts.cautions_of(a),
-        predictions=[(name, p, f"{p:.3f}") for name, p in notes.predictions],
+        details=_details(a),
+        eyebrow=[text.source, text.model, a.method],
+        source=text.source,
+        answer=text.answer(),
+        cautions=text.cautions(),
+        predictions=[(name, p, f"{p:.3f}") for name, p in text.predictions],
         pieces=_pieces(text),
         before=text.text[: text.spans[0][0]],
         after=text.text[text.spans[-1][1] :],
@@ -55,29 +58,23 @@ def text_html(a: Attribution, notes: Notes, text: TextNotes) -> str:
         start=stops.index(text.start),
         compared=_compared(text),
         lists=[(name, _list(text, row)) for name, row in text.methods.items()],
-        rows=_rows(text),
+        rows=text.rows()[1:],
     )
 
 
-def _details(a: Attribution, notes: Notes) -> dict[str, Any]:
+def _details(a: Attribution) -> dict[str, Any]:
     """How the result was made.
 
     A round may select several features, so the search can end with more than are enough. Their
     number is shown as a fact about the search.
     """
-    section = details(a, notes)
+    section = details(a)
     word = section["word"]
     section["facts"] = [
         ("search ended with", f"{value} {word}") if name == f"{word} selected" else (name, value)
         for name, value in section["facts"]
     ]
     return section
-
-
-def _own(text: TextNotes) -> Ranked:
-    """The result's own order and values, as a method among others."""
-    measured = (text.counts, text.only, text.deleted, text.without)
-    return Ranked(text.order, text.levels, *measured, enough=text.enough)
 
 
 def _pieces(text: TextNotes) -> list[tuple[Piece, str, str]]:
@@ -127,9 +124,7 @@ def _chart(
     counts: Sequence[int],
     measured: Mapping[str, Sequence[float]],
 ) -> Chart:
-    last = len(text.spans)
-    step = max(1, round(last / 6))
-    return Chart(
+    return count_chart(
         name,
         caption,
         f"{text.unit}, best first",
@@ -138,18 +133,9 @@ def _chart(
             for title, values in measured.items()
         ],
         [Level("all", text.only[-1], text.cell(text.only[-1]))],
-        {float(i): f"{i:,}" for i in (*range(0, last - step // 2, step), last)},
-        (0, last),
+        text.unit,
         zoom=text.quantity != "probability",
-        counted=text.unit,
     )
-
-
-def _rows(text: TextNotes) -> list[list[str]]:
-    """What was measured, by the number of best features."""
-    columns = [text.counts, *text.measured.values()]
-    rows = zip(*columns, strict=False)
-    return [[f"{int(k):,}", *(text.cell(value) for value in values)] for k, *values in rows]
 
 
 def _spoken(text: TextNotes) -> str:
@@ -200,6 +186,7 @@ def _data(
             for name, row in methods.items()
         ],
         "selected": text.selected,
+        "rise": of_the_rise(),
         "tips": tips,
     }
 
@@ -208,20 +195,7 @@ def _compared(text: TextNotes) -> dict[str, Any] | None:
     """The table of methods; the best of a column with an arrow is bold."""
     if not text.methods:
         return None
-    best = {}
-    for i, (key, (head, _)) in enumerate(COLUMNS.items()):
-        known = [row for row in text.methods.values() if getattr(row, key) is not None]
-        if head[-1] in "↑↓" and len(known) > 1:
-            numbers = [getattr(row, key) for row in known]
-            number = max(numbers) if head[-1] == "↑" else min(numbers)
-            best[i] = known[numbers.index(number)].cells[i]
-    return {
-        "heads": ["method", *(head for head, _ in COLUMNS.values())],
-        "rows": [
-            [name, *(Cell(cell, bold=best.get(i) == cell) for i, cell in enumerate(row.cells))]
-            for name, row in text.methods.items()
-        ],
-    }
+    return method_table(MethodTable(COLUMNS, {n: row.numbers for n, row in text.methods.items()}))
 
 
 def _list(text: TextNotes, row: Ranked) -> list[str]:

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..core.enough import first_enough
 from ..core.errors import InvalidInput, InvalidType
-from .reader import read
+from ..core.records import read
 
 DELETION = "deletion"
 OF_ONE_CLASS = ("softmax", "insertion", DELETION)
@@ -138,6 +139,16 @@ class Curve:
             smallest = fraction
         return smallest
 
+    def enough(self, full: float) -> float | None:
+        """The smallest fraction at which the curve has risen by ENOUGH of the way from its first
+        value to `full`; None where it does not rise."""
+        return first_enough(self.fractions.tolist(), self.values.tolist(), full)
+
+    @property
+    def falling(self) -> Curve:
+        """The curve turned upside down, so that a fall is a rise."""
+        return replace(self, values=-self.values)
+
     def through(self, measured: Mapping[float, float]) -> Curve:
         """The same curve with further measured points; its area stays."""
         points = sorted({**measured, **dict(self.points)}.items())
@@ -161,6 +172,13 @@ class Curve:
             "excess_at": self.excess_at,
             "settings": dict(self.settings),
         }
+
+    def record(self) -> dict[str, Any]:
+        """The curve in the facts of a result, which name it: what `from_dict` needs."""
+        every = self.to_dict() | {"judge": self.judge}
+        settings = {key: item for key, item in self.settings.items() if key != "judge"}
+        parts = {key: every[key] for key in ("fractions", "values", "full", "auc", "judge")}
+        return {k: v for k, v in (parts | {"settings": settings}).items() if v not in (None, {})}
 
     @staticmethod
     def from_dict(record: Any, where: str = "a curve") -> Curve:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, MissingPackage, did_you_mean
-from .picture import feature_labels
+from .labels import feature_labels
 from .wording import shown
 
 LIBRARIES = ("pandas", "polars")

@@ -1,26 +1,19 @@
-"""The notes of results about graphs: curves of compression, a node's subgraph and its drawing.
-
-In a drawing the explained node is the centre, and every other node lies in the ring of its hop.
-"""
+"""Notes of graphs: edges in order, curves of compression, a node's subgraph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import cos, pi, sin
-from typing import ClassVar, NamedTuple
-
-import torch
+from typing import Any, ClassVar, NamedTuple
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
+from ..core.facts import Facts
 from .curve import Curve
-from .photo_notes import CLEARLY, MUCH
-from .reader import read
-from .wording import higher, percent, signed
+from .input_notes import CLEARLY, MUCH
+from .wording import Caution, higher, percent, signed
 
-COMPRESSION, NODE = "graph-compression", "graph-node"
 LIKELIHOOD, PROBABILITY = "log-likelihood", ("log-probability", "softmax")
 """Objectives: to match all probabilities of a node, and to raise that of its class."""
 MEASURES = {
@@ -50,7 +43,7 @@ class Excess(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class Trace:
     """One method's curves over the share of edges kept."""
 
     fractions: tuple[float, ...]
@@ -80,45 +73,71 @@ class Method:
         return self.lines[measure].get(share) if measure in self.lines else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class EdgeFacts(Facts):
+    """Facts about the edges of a graph."""
+
+    kind: ClassVar = "graph"
+    picture_axes: ClassVar = ()
+    note: str = ""
+    """A remark, such as that there are fewer edges than asked for."""
+    trace: Trace | None = None
+    """Measures of the first edges, written by `greedypig compress`."""
+
+    def feature_word(self, features: str) -> str:
+        """The name of one feature."""
+        return "edge"
+
+
 @dataclass(frozen=True)
-class GraphFacts:
+class GraphSize:
     """The graph that was compressed."""
 
     nodes: int
     edges: int
+    name: str = ""
+    features: int = 0
+    classes: int = 0
+    undirected: bool = True
     notes: tuple[str, ...] = ()
     """Facts such as that it is generated."""
 
 
-@dataclass(frozen=True)
-class Compression:
+@dataclass(frozen=True, kw_only=True)
+class CompressionFacts(EdgeFacts):
     """A compressed graph: the methods' curves, and what was kept."""
 
-    KEYS: ClassVar = {"kept": "kept_edges"}
-    graph: GraphFacts
+    kind: ClassVar = "graph-compression"
+    graph: GraphSize
+    """Size of the graph."""
     keep: float
-    kept: int
-    traces: Mapping[str, Method]
+    """The share of the edges that was kept."""
+    kept_edges: int
+    """How many edges that is."""
+    traces: Mapping[str, Trace]
+    """By method; the first is the one whose edges were kept."""
     full: Mapping[str, float] = field(default_factory=dict)
     """accuracy and g with all edges."""
-    source: str = ""
-    model: str = ""
 
-    @staticmethod
-    def of(a: Attribution) -> Compression | None:
-        """The notes of a result of `greedypig compress`; None for others."""
-        if a.about.get("kind") != COMPRESSION:
-            return None
-        notes = read(Compression, a.about, "the notes")
-        return replace(notes, traces={n: replace(m, name=n) for n, m in notes.traces.items()})
+
+@dataclass(frozen=True, kw_only=True)
+class CompressionNotes(CompressionFacts):
+    """The notes of a compressed graph."""
+
+    @classmethod
+    def of(cls, a: Attribution) -> CompressionNotes:
+        """The notes of a result of `greedypig compress`."""
+        facts: Any = a.about
+        traces = {name: replace(method, name=name) for name, method in facts.traces.items()}
+        return cls(**{**vars(facts), "traces": traces})
 
     @property
-    def methods(self) -> tuple[Method, ...]:
+    def methods(self) -> tuple[Trace, ...]:
         """All methods."""
         return tuple(self.traces.values())
 
     @property
-    def first(self) -> Method:
+    def first(self) -> Trace:
         """The method whose edges were kept."""
         return self.methods[0]
 
@@ -130,10 +149,10 @@ class Compression:
         full = signed(self.full_value("accuracy"))
         return f"{text}." if right is None else f"{text} (accuracy {right:.3f}, all {full})."
 
-    def cautions(self) -> list[str]:
-        """Why the result is to be doubted."""
+    def cautions(self) -> list[Caution]:
+        """Reasons to doubt the result."""
         more = self.excess()
-        return [] if more is None else [more.sentence]
+        return [] if more is None else [Caution(more.sentence)]
 
     def full_value(self, measure: str) -> float | None:
         """A measure with all edges; the full graph agrees with itself."""
@@ -154,9 +173,10 @@ class Compression:
         advice = "Compare methods by agreement and accuracy."
         return Excess(f"{percent(share)} of the edges", above[share], full, "G", advice)
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Heads, and what each method's edges give at the share that was kept, and its cost."""
+    def rows(self) -> list[list[str]]:
+        """Each method's measures at the share that was kept, and its cost."""
         measures = [measure for measure in MEASURES if measure in self.first.lines]
+        heads = ["G" if measure == "g" else measure for measure in measures]
         rows = [
             [
                 method.title,
@@ -166,11 +186,10 @@ class Compression:
             ]
             for method in self.methods
         ]
-        rows.append(["all edges", *(signed(self.full_value(m)) for m in measures), "–", "–"])
-        heads = ["G" if measure == "g" else measure for measure in measures]
-        return ["", *heads, "gradients", "seconds"], rows
+        whole = ["all edges", *(signed(self.full_value(m)) for m in measures), "–", "–"]
+        return [["", *heads, "gradients", "seconds"], *rows, whole]
 
-    def share_for(self, method: Method, agreement: float) -> float | None:
+    def share_for(self, method: Trace, agreement: float) -> float | None:
         """The smallest measured share from which on a method keeps this agreement."""
         return method.lines["agreement"].stays_from(agreement)
 
@@ -184,56 +203,76 @@ class DrawnNode:
     name: str
     kind: int | None = None
     """Index of its class; None where it has none."""
+    predicted: int | None = None
+    """Index of the class that the network gives it."""
 
 
 @dataclass(frozen=True)
-class Explained:
+class RandomGrowth:
+    """Means over random subgraphs of as many edges."""
+
+    draws: int = 0
+    kept: float | None = None
+    """Probability of the explained class with these edges."""
+    g: float | None = None
+    """The objective with these edges."""
+    same: float | None = None
+    """Share of the nodes that have the centre's class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts(EdgeFacts):
     """One node's prediction, and the edges it rests on, in order of selection."""
 
-    KEYS: ClassVar = {"label": "class", "full": "probability", "values": "kept_probabilities"}
+    kind: ClassVar = "graph-node"
+    KEYS: ClassVar = {"label": "class"}
     node: int
+    """Its id."""
     label: str
     """The class that the network gives the node."""
-    full: float
+    target: int = 0
+    """Its index."""
+    probability: float
     """Probability of `label` in the full graph."""
     alone: float
-    """The same without any edge."""
-    nodes: tuple[DrawnNode, ...]
-    """The centre first."""
-    around: int
-    """Edges within the network's receptive field."""
-    values: tuple[float, ...] = ()
-    """The probability with the first 1, 2, … edges."""
-    edges: tuple[tuple[int, int], ...] = ()
-    """Places in `nodes`, in order of selection."""
-    classes: tuple[str, ...] = ()
-    truth: str | None = None
-    """The node's own class, where it is known."""
-    same: float | None = None
-    """Share of the selected nodes that have the centre's class."""
-    random: Mapping[str, float] = field(default_factory=dict)
-    """Means over random subgraphs of as many edges: same, kept (the probability), g."""
-    objective: str = ""
-    """The name of what was maximised."""
+    """Probability of `label` without any edge."""
+    kept_probabilities: tuple[float, ...] = ()
+    """Probability of `label` with the first 1, 2, … edges."""
     g: tuple[float | None, ...] = ()
     """The objective with the first 0, 1, 2, … edges; None where it was not measured."""
     g_full: float | None = None
     """The objective with all edges."""
-    source: str = ""
-    model: str = ""
-    note: str = ""
-    """A further remark, such as that there are fewer edges than asked for."""
+    nodes: tuple[DrawnNode, ...]
+    """The explained node first."""
+    edges: tuple[tuple[int, int], ...] = ()
+    """Places in `nodes`, in order of selection."""
+    around: int = 0
+    """Edges within the network's receptive field."""
+    hops: int | None = None
+    """Steps to the furthest of them."""
+    classes: tuple[str, ...] = ()
+    """Names of all classes."""
+    truth: str | None = None
+    """The node's own class, where it is known."""
+    same: float | None = None
+    """Share of the selected nodes that have the centre's class."""
+    random: RandomGrowth = RandomGrowth()
+    """Random subgraphs of as many edges, drawn by `greedypig explain-node`."""
 
-    @staticmethod
-    def of(a: Attribution) -> Explained | None:
-        """The notes of a result of `greedypig explain-node`; None for others."""
-        if a.about.get("kind") != NODE:
-            return None
-        notes = read(Explained, a.about, "the notes")
-        count = len(notes.nodes)
-        if any(end not in range(count) for edge in notes.edges for end in edge):
+    def __post_init__(self) -> None:
+        count = len(self.nodes)
+        if any(end not in range(count) for edge in self.edges for end in edge):
             raise InvalidInput(f"Expected edges between the {count} nodes (got others).")
-        return notes
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeNotes(NodeFacts):
+    """The notes of one node's prediction."""
+
+    @classmethod
+    def of(cls, a: Attribution) -> NodeNotes:
+        """The notes of a result of `explain_node`."""
+        return cls(**vars(a.about))
 
     @property
     def centre(self) -> DrawnNode:
@@ -242,16 +281,23 @@ class Explained:
 
     def answer(self) -> str:
         """The result in one sentence."""
-        whole = f"{self.full:.3f}"
-        if not self.values:
+        whole = f"{self.probability:.3f}"
+        if not self.kept_probabilities:
             return f"The node's own features alone give {self.label} with {whole}."
         part = f"{len(self.edges)} of the {self.around:,} edges around the node"
-        return f"{part} give {self.label} with {self.values[-1]:.3f} (all edges {whole})."
+        return (
+            f"{part} give {self.label} with {self.kept_probabilities[-1]:.3f} (all edges {whole})."
+        )
 
-    def cautions(self, likelihood: str = f"objective={LIKELIHOOD!r}") -> list[str]:
-        """Why the result is to be doubted; likelihood: how the other objective is asked for."""
+    def cautions(self, likelihood: str = f"objective={LIKELIHOOD!r}") -> list[Caution]:
+        """Reasons to doubt the result; likelihood: how the other objective is asked for."""
         more = self.excess(likelihood)
-        return [] if more is None else [more.sentence]
+        return [] if more is None else [Caution(more.sentence)]
+
+    @property
+    def labelled(self) -> bool:
+        """Is the class of any of the nodes known?"""
+        return any(node.kind is not None for node in self.nodes)
 
     def class_name(self, node: DrawnNode) -> str:
         """The class of a node in words."""
@@ -259,8 +305,8 @@ class Explained:
 
     def excess(self, likelihood: str = "") -> Excess | None:
         """The fewest edges that give a much higher probability than all edges; None if none do."""
-        values = (self.alone, *self.values) if self.values else ()
-        above = [i for i, value in enumerate(values) if value > self.full + MUCH]
+        values = (self.alone, *self.kept_probabilities) if self.kept_probabilities else ()
+        above = [i for i, value in enumerate(values) if value > self.probability + MUCH]
         if not above:
             return None
         first, advice = above[0], ""
@@ -270,7 +316,7 @@ class Explained:
         if first == 0:
             part = "The node alone"
             advice = "The prediction uses the node's own features and does not need the edges."
-        return Excess(part, values[first], self.full, "probability", advice)
+        return Excess(part, values[first], self.probability, "probability", advice)
 
     @property
     def maximised(self) -> str:
@@ -289,109 +335,30 @@ class Explained:
 
     @property
     def heads(self) -> list[str]:
-        """The heads of `steps`."""
+        """The heads of `rows`."""
         return ["edge", *[self.objective or "objective"] * bool(self.objectives), "probability"]
 
-    def steps(self) -> list[list[str]]:
-        """Cells with no edge, the first one, the first two, …: the edge, the objective if it is not
-        the probability, and the probability."""
+    def rows(self) -> list[list[str]]:
+        """With no edge, the first one, the first two, …: the edge, the objective if it is not the
+        probability, and the probability."""
         pairs = [" – ".join(self.nodes[end].name for end in pair) for pair in self.edges]
-        columns = [self.objectives] * bool(self.objectives) + [(self.alone, *self.values)]
+        columns = [self.objectives] * bool(self.objectives) + [
+            (self.alone, *self.kept_probabilities)
+        ]
         cells = [[signed(value) for value in column] for column in columns]
-        return [list(row) for row in zip(["no edges", *pairs], *cells, strict=False)]
+        steps = zip(["no edges", *pairs], *cells, strict=False)
+        return [self.heads, *(list(row) for row in steps)]
 
     def against(self) -> list[list[str]]:
         """Rows of a table: what these edges give, random subgraphs, and all edges."""
-        rows = []
-        if self.objectives and "g" in self.random:
-            numbers = (self.objectives[-1], self.random["g"], self.g_full)
+        rows, random = [], self.random
+        if self.objectives and random.g is not None:
+            numbers = (self.objectives[-1], random.g, self.g_full)
             rows.append([f"{self.objective} (maximised)", *map(signed, numbers)])
-        if self.values and "kept" in self.random:
-            numbers = (self.values[-1], self.random["kept"], self.full)
+        if self.kept_probabilities and random.kept is not None:
+            numbers = (self.kept_probabilities[-1], random.kept, self.probability)
             rows.append([f"probability of {self.label}", *map(signed, numbers)])
-        if self.same is not None and "same" in self.random:
-            shares = [f"{100 * share:.1f} %" for share in (self.same, self.random["same"])]
+        if self.same is not None and random.same is not None:
+            shares = [f"{100 * share:.1f} %" for share in (self.same, random.same)]
             rows.append(["selected nodes of its class", *shares, "–"])
         return rows
-
-    def drawing(self) -> Drawing:
-        """Where nodes, their names and the numbers of edges are drawn, within the unit disc.
-
-        The edge that first reached a node makes it a child of the other end. A child lies in its
-        parent's sector, and a sector is as wide as the number of ends of its branch.
-        """
-        hops = hops_from(0, self.edges, len(self.nodes))
-        parents: dict[int, int] = {}
-        for u, v in self.edges:
-            outer, inner = (u, v) if hops[u] > hops[v] else (v, u)
-            if hops[outer] > hops[inner]:
-                parents.setdefault(outer, inner)
-        children: list[list[int]] = [[] for _ in hops]
-        for node in sorted(range(1, len(hops)), key=lambda node: node not in parents):
-            children[parents.get(node, 0)].append(node)
-        spots, names = [(0.0, 0.0)] * len(hops), [(0.0, 0.0)] * len(hops)
-
-        def ends(node: int) -> int:
-            return sum(map(ends, children[node])) or 1
-
-        def spread(node: int, start: float, width: float) -> None:
-            angle, radius = start + width / 2, _radius(hops[node], max(hops))
-            spots[node] = radius * cos(angle), radius * sin(angle)
-            beside = angle + (pi / 2 if children[node] else 0)
-            names[node] = cos(beside), sin(beside)
-            for child in children[node]:
-                part = width * ends(child) / ends(node)
-                spread(child, start, part)
-                start += part
-
-        spread(0, 0.0, 2 * pi)
-        ranks = []
-        for edge in self.edges:
-            (x, y), (x2, y2) = (spots[end] for end in sorted(edge, key=lambda end: -hops[end]))
-            # Two fifths from the outer end: edges that meet in the centre keep their numbers apart.
-            ranks.append((0.6 * x + 0.4 * x2, 0.6 * y + 0.4 * y2))
-        radii = [_radius(hop, max(hops)) for hop in range(1, max(hops) + 1)]
-        return Drawing(spots, names, ranks, radii)
-
-
-class Drawing(NamedTuple):
-    """A subgraph laid out within the unit disc."""
-
-    spots: list[tuple[float, float]]
-    """Each node's place."""
-    names: list[tuple[float, float]]
-    """The direction from a node to its name: outwards, or beside the edges that lead outwards."""
-    ranks: list[tuple[float, float]]
-    """The place of each edge's number."""
-    radii: list[float]
-    """The rings of the hops."""
-
-
-def hops_from(start: int, edges: Sequence[tuple[int, int]], count: int) -> list[int]:
-    """Steps from a node along edges; unreachable nodes are one hop beyond all others."""
-    hops = {start: 0}
-    front = {start}
-    while front:
-        near = {b for u, v in edges for a, b in ((u, v), (v, u)) if a in front} - hops.keys()
-        hops |= dict.fromkeys(near, max(hops.values()) + 1)
-        front = near
-    beyond = max(hops.values()) + 1
-    return [hops.get(node, beyond) for node in range(count)]
-
-
-def _radius(hop: int, rings: int) -> float:
-    """Radius of a hop's ring: the inner ones get a little more room, as all edges meet there."""
-    return float((hop / max(rings, 1)) ** 0.8)
-
-
-def edge_labels(a: Attribution, indices: Sequence[int]) -> list[str] | None:
-    """Edges by their nodes: "3 → 7", or "3 – 7" of both directions; None where no edges are."""
-    ends = a.attachments.get("edge_index")
-    if ends is None or ends.shape != (2, a.features.n):
-        return None
-    owners = a.features.first_rank(torch.arange(a.features.count))
-    places = torch.zeros(a.features.count, dtype=torch.long)
-    first = places.scatter_reduce(0, owners, torch.arange(a.features.n), "amin", include_self=False)
-    between = "–" if a.settings.get("undirected") else "→"
-    pairs = ends[:, first[list(indices)]].T.tolist()
-    return [f"{source} {between} {target}" for source, target in pairs]

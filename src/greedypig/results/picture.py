@@ -1,4 +1,4 @@
-"""A result over the pixels of a picture, and the names of its features.
+"""A result over the pixels of a picture, and what its order says.
 
 Everything comes from an `Attribution` alone, so figures and pages can be drawn from a saved file.
 """
@@ -16,18 +16,9 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.features import Windows
 from ..core.numbers import check_between
 from ..core.stopping import StopReason
-from .curve import Curve
-from .graph_notes import edge_labels
-from .photo_notes import Notes
-from .text_notes import KIND, SINGULAR
 
-GROUPS = ("pixel", "square", "region")
-"""What groups may be called by a result's note "feature"."""
-ROUNDS = "G(S) after each round"
-"""The name of the curve that every result has whose G was measured."""
 COLOURS = {"black": 0, "white": 255}
 """Gray level of the baselines that are a colour; any other is drawn as mid-gray."""
 
@@ -59,7 +50,7 @@ class Picture:
             ranks = np.moveaxis(flat.reshape(shape), -1, 0)
 
         if baseline is None:
-            level = COLOURS.get(str(a.about.get("baseline")), 127)
+            level = COLOURS.get(a.about.baseline, 127)
             baseline = np.full((*size, 3), level, np.uint8)
         elif baseline.shape[:2] != size:
             raise InvalidInput(
@@ -193,66 +184,6 @@ def unranked(a: Attribution) -> str | None:
     return f"No round was done: {a.stop}."
 
 
-def feature_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
-    """Names of features; where they have none, their places in the input."""
-    features = a.features
-    edges = a.attachments.get("edges")  # Of `greedypig compress`: the nodes of each feature.
-    if edges is not None and edges.shape == (2, features.count):
-        return [f"{u} – {v}" for u, v in edges[:, list(indices)].T.tolist()]
-    if features.names is not None:
-        names = [features.names[i] for i in indices]
-        return [" ".join(n.split()) for n in names] if a.about.get("kind") == KIND else names
-    if (labels := edge_labels(a, indices)) is not None:
-        return labels
-    if features.kind == "elements":
-        return [a.layout.place(i) for i in indices]
-    if isinstance(features, Windows):
-        corners = (", ".join(map(str, features.corners[i])) for i in indices)
-        return [f"window at ({corner})" for corner in corners]
-    texts = [str(name) for name in a.names_of(indices)]
-    # For a group that is no box its number is shorter than the box around it.
-    return [f"{feature_word(a, 1)} {text.partition(' in ')[0]}" for text in texts]
-
-
-def feature_word(a: Attribution, count: int = 2) -> str:
-    """What a feature is called in a sentence."""
-    kind, name = a.about.get("kind"), a.about.get("feature")
-    word = {"elements": "feature", "groups": "group", "windows": "window"}[a.features.kind]
-    if str(kind).startswith("graph"):
-        word = "edge"
-    elif kind == "table" and word == "feature":
-        word = "column"
-    elif kind == KIND:
-        word = SINGULAR.get(str(a.about.get("unit")), word)
-    elif name in GROUPS and word == "group":
-        word = name
-    return word if count == 1 else f"{word}s"
-
-
-def share_word(a: Attribution) -> str:
-    """What curves are over a share of. Groups differ in size, so of them values are counted."""
-    word = feature_word(a)
-    return word if word in ("columns", "edges") else "features"
-
-
-def rounds_line(a: Attribution) -> Curve | None:
-    """G(S) after each round over the share of values selected; None if never measured."""
-    ranks = torch.sort(a.features.first_rank(a.order)).values
-    ends = torch.tensor([0, *a.picks]).cumsum(0)
-    counts = torch.searchsorted(ranks, ends.to(ranks)).tolist()
-    points = {
-        count / a.features.n: value
-        for count, value in zip(counts, a.values.tolist(), strict=True)
-        if isfinite(value)
-    }
-    if isfinite(a.full_value):
-        points.setdefault(1.0, a.full_value)
-    if len(points) < 2:
-        return None
-    off = Notes.of(a).removing
-    return Curve.from_points(points.items(), ROUNDS, off=off)
-
-
 def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
     """For the first features: a bar's length, its round (0: none), and what the length means."""
     ends = np.cumsum(a.picks)
@@ -298,7 +229,6 @@ def _size(a: Attribution, pixels: NDArray[np.uint8] | None) -> tuple[int, int] |
                 f"Expected a picture of the input's size {tuple(shape)} (got {height} × {width})."
             )
         return height, width
-    kind = a.about.get("kind")
-    if len(shape) == 3 and shape[0] in (1, 3) and kind in (None, "image"):
-        return shape[1], shape[2]
-    return (shape[0], shape[1]) if len(shape) == 2 and kind == "image" else None
+    if len(shape) not in a.about.picture_axes or (len(shape) == 3 and shape[0] not in (1, 3)):
+        return None
+    return shape[-2], shape[-1]

@@ -24,10 +24,11 @@ from ..core.attribution import Attribution, check_attachment
 from ..core.errors import GreedyPigError, InvalidFile, InvalidInput, first_line
 from ..core.features import Elements, Features, Groups, Windows
 from ..core.layout import Layout
+from ..core.records import read
 from ..core.stopping import StopReason
 from ..network.fingerprint import digest
 from .files import write_whole
-from .reader import read
+from .kinds import facts_of
 
 SCHEMA = 3
 KEY = "greedypig"
@@ -41,7 +42,7 @@ SCORES = ("first_scores", "score_sums")
 
 
 COSTS = ("gradients_used", "forwards_used", "seconds")
-PLAIN = ("selected", *COSTS, "settings", "provenance", "about")
+PLAIN = ("selected", *COSTS, "settings", "provenance")
 """Fields of a result that JSON holds as they are."""
 
 
@@ -51,6 +52,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     features, feature_tensors = a.features.state()
     record = {name: getattr(a, name) for name in PLAIN} | {
         "schema": SCHEMA,
+        "about": a.about.record(),
         "picks": a.picks,
         "full_value": None if isnan(a.full_value) else a.full_value,
         "totals": [None if isnan(total) else total for total in a.totals],
@@ -136,7 +138,6 @@ class _Record:
     selected: int
     picks: tuple[int, ...]
     gradients_used: int
-    forwards_used: int
     seconds: float
     settings: dict[str, Any]
     provenance: dict[str, Any]
@@ -146,6 +147,7 @@ class _Record:
     stop: str
     features: _Features
     layout: Layout
+    forwards_used: int = 0
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor], where: str) -> Attribution:
@@ -179,6 +181,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor], where: str) -> At
     values |= {name: tensors.get(name) for name in (*TENSORS, *SCORES)}
     return Attribution(
         **values,
+        about=facts_of(r.about),
         picks=r.picks,
         full_value=nan if r.full_value is None else r.full_value,
         totals=tuple(nan if total is None else total for total in r.totals),

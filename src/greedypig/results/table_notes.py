@@ -1,23 +1,21 @@
-"""The notes of a selection of columns: losses after retraining, rankings, and what they say.
+"""Notes of a selection of columns: losses after retraining, rankings, and their consequences.
 
-`greedypig select` writes them under "selection"; figures and pages are drawn from them alone.
+`greedypig select` retrains and writes the `Selection`; figures and pages are drawn from it alone.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from math import hypot, inf, sqrt
 from statistics import NormalDist, fmean, stdev
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from .reader import read
-from .wording import count, signed
+from ..core.facts import Facts
+from .wording import Caution, count, signed
 
-KEY = "selection"
 FEW_ROWS, HARDLY_ANY = 1000, 200
 """With fewer validation rows a difference of losses, or the whole table, is called unreliable."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -56,9 +54,9 @@ class Constant:
     """Variance of the label on the validation rows; None for classes."""
 
 
-@dataclass(frozen=True)
-class ColumnNotes:
-    """The notes of a selection."""
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Selected columns, and the losses of new networks trained on them."""
 
     train_rows: int
     valid_rows: int
@@ -87,35 +85,71 @@ class ColumnNotes:
     """Warnings about columns: leaks, row numbers, missing values, and so on."""
     left_out: tuple[str, ...] = ()
     """Columns that number the rows: they were not ranked."""
-    enough: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.ks or not self.losses or not all(self.losses.values()):
+            raise InvalidInput("Expected losses of at least one method and k (got none).")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The columns of the explained network on rows that it has not learned from."""
+
+    columns: int | None = None
+    """After so many columns the loss does not improve; None where it does."""
+    values: tuple[float | None, ...] = ()
+    """G of the first 0, 1, … columns and, last, of all."""
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFacts(Facts):
+    """Facts about the columns of a table."""
+
+    kind: ClassVar = "table"
+    picture_axes: ClassVar = ()
+    gradient_batches: int = 0
+    """Batches at one point of a path each that the search has paid."""
+    gradient_rows: int = 0
+    """Their rows."""
+    held_out: HeldOut | None = None
+    """The check on `valid=` rows."""
+    selection: Selection | None = None
+    """Losses after retraining, written by `greedypig select`."""
+
+    @property
+    def view(self) -> str:
+        """A selection that was retrained has pages of its own."""
+        return self.kind if self.selection is None else "selection"
+
+    def feature_word(self, features: str) -> str:
+        """The name of one feature."""
+        return "column" if features == "elements" else super().feature_word(features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnNotes(Selection):
+    """The notes of a selection."""
+
+    columns: int
+    """How many columns were ranked."""
+    without_gain: int | None = None
     """After so many columns the explained network's loss on the validation rows does not improve;
     None where it does, or is not known."""
-    columns: int = 0
-    """How many columns were ranked."""
 
-    @staticmethod
-    def of(a: Attribution) -> ColumnNotes | None:
-        """Read and check a result's notes; None where it is no selection that was retrained."""
-        if KEY not in a.about:
-            return None
-        notes = read(ColumnNotes, a.about[KEY], "the notes of the selection")
-        if not notes.ks or not notes.losses or not all(notes.losses.values()):
-            raise InvalidInput("Expected losses of at least one method and k (got none).")
-        held_out = read(dict[str, Any], a.about.get("held_out") or {}, "held_out in the notes")
-        return replace(notes, enough=held_out.get("columns"), columns=a.features.count)
-
-    def record(self) -> dict[str, Any]:
-        """The notes as JSON holds them."""
-        record: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        del record["enough"], record["columns"]  # The result itself says so.
-        return record
+    @classmethod
+    def of(cls, a: Attribution) -> ColumnNotes:
+        """The notes of a result of `greedypig select`."""
+        facts: Any = a.about
+        last = None if facts.held_out is None else facts.held_out.columns
+        return cls(**vars(facts.selection), columns=a.features.count, without_gain=last)
 
     @property
     def first(self) -> str:
         """The method whose selection this is."""
         return next(iter(self.losses))
 
-    def rows(self) -> dict[str, Mapping[int, Summary]]:
+    def by_name(self) -> dict[str, Mapping[int, Summary]]:
         """Name → k → loss: the methods, a constant prediction if that is known, all columns."""
         rows = dict(self.losses)
         if self.constant is not None:
@@ -126,7 +160,7 @@ class ColumnNotes:
     def useful(self) -> int | None:
         """After so many columns of the first method the loss does not improve, neither that of the
         explained network nor that of the retrained ones; None where that is not known."""
-        if self.enough is None:
+        if self.without_gain is None:
             return None
         losses = self.losses[self.first]
         sets = [*sorted(losses.items()), (len(self.kinds), self.loss_all)]
@@ -134,8 +168,8 @@ class ColumnNotes:
         for i, (k, loss) in enumerate(sets):
             if any(loss.mean - other.mean > self._noise(loss, other) for _, other in sets[i + 1 :]):
                 poor = k
-        if poor < self.enough:
-            return self.enough
+        if poor < self.without_gain:
+            return self.without_gain
         return next((k for k in sorted(losses) if k > poor), None)
 
     def _noise(self, loss: Summary, other: Summary) -> float:
@@ -158,7 +192,7 @@ class ColumnNotes:
             "the validation loss by less than one standard error."
         )
 
-    def enough_columns(self) -> int:
+    def answer_k(self) -> int:
         """The fewest retrained columns of the first method after which nothing is gained; where
         that is not known, with at most 1.01 of the loss of all columns; else the most."""
         losses, useful = self.losses[self.first], self.useful
@@ -183,12 +217,12 @@ class ColumnNotes:
         return 1 - loss / variance if variance else None
 
     def r_squared_rows(self) -> list[list[str]]:
-        """R² by method and k, in the rows of `rows`; none for classes."""
+        """R² by method and k, in the rows of `by_name`; none for classes."""
         if self.r_squared(0) is None:
             return []
         return [
             [name, *(signed(self.r_squared(by[k].mean)) for k in self.ks)]
-            for name, by in self.rows().items()
+            for name, by in self.by_name().items()
         ]
 
     @property
@@ -209,16 +243,26 @@ class ColumnNotes:
         constant = None if self.constant is None else self.constant.loss
         return constant is not None and low - (high - low) <= constant <= high + (high - low)
 
+    def rows(self, *, errors: bool = True) -> list[list[str]]:
+        """The losses after retraining, with their standard errors if they are wanted."""
+
+        def cell(loss: Summary) -> str:
+            return self.shown(loss) if errors else self.figure(loss.mean)
+
+        losses = self.by_name().items()
+        cells = [[name, *(cell(by_k[k]) for k in self.ks)] for name, by_k in losses]
+        return [["k", *map(str, self.ks)], *cells]
+
     def answer(self) -> str:
         """The result in one sentence."""
-        k, whole = self.enough_columns(), self.figure(self.loss_all.mean)
+        k, whole = self.answer_k(), self.figure(self.loss_all.mean)
         loss = self.figure(self.losses[self.first][k].mean)
         part = f"{k} of {self.columns} columns"
         return f"{part} give a validation {self.metric} of {loss}; all columns {whole}."
 
-    def cautions(self) -> list[str]:
-        """Why the result is to be doubted."""
-        return [*self.doubts(), *self.warnings]
+    def cautions(self) -> list[Caution]:
+        """Reasons to doubt the result."""
+        return [Caution(line) for line in (*self.doubts(), *self.warnings)]
 
     def doubts(self) -> list[str]:
         """Warnings that come before any number: a constant prediction is as good as every set of

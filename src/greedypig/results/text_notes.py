@@ -1,19 +1,18 @@
-"""The notes of a text's explanation: the text with its features, the answer, and what was measured
-with the best features alone and without them."""
+"""Notes of a text that was explained: the text with its features, the answer, and the values
+measured with the best features alone and without them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, exp, log
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..core.attribution import Attribution
-from .reader import read
-from .wording import chance, chance_cell, count, percent, shown
+from ..core.facts import Facts
+from .wording import Caution, chance, chance_cell, count, of_the_rise, percent, shown
 
-KIND = "text"
 SINGULAR = {
     "tokens": "token",
     "words": "word",
@@ -64,13 +63,9 @@ class Ranked:
     seconds: float | None = None
 
     @property
-    def cells(self) -> list[str]:
-        """The numbers of COLUMNS as they are written."""
-        pairs = ((getattr(self, key), form) for key, (_, form) in COLUMNS.items())
-        return [
-            "–" if number is None else form.format(number).replace("-", "−")
-            for number, form in pairs
-        ]
+    def numbers(self) -> dict[str, float]:
+        """The numbers of COLUMNS that are known."""
+        return {key: v for key in COLUMNS if (v := getattr(self, key)) is not None}
 
 
 class Piece(NamedTuple):
@@ -82,11 +77,14 @@ class Piece(NamedTuple):
     feature: int = -1
 
 
-@dataclass(frozen=True)
-class TextNotes:
-    """What a text's page is drawn from, checked."""
+@dataclass(frozen=True, kw_only=True)
+class TextFacts(Facts):
+    """Facts about a text that a model was explained on."""
 
-    KEYS: ClassVar = {"label": "class"}
+    kind: ClassVar = "text"
+    KEYS: ClassVar = {"label": "class", "answer_text": "answer"}
+    picture_axes: ClassVar = ()
+    flat_names: ClassVar = True
     text: str
     """All that the model reads."""
     spans: tuple[tuple[int, int], ...]
@@ -94,11 +92,15 @@ class TextNotes:
     unit: str
     """What a feature is: "words", "sentences", …"""
     absent: str = "masked"
-    model: str | None = None
-    label: str | None = None
+    """How a feature is absent."""
+    label: str = ""
     """A classifier's class."""
+    target: int | None = None
+    """Its index."""
     probability: float | None = None
+    """Probability of the class."""
     predictions: tuple[tuple[str, float], ...] = ()
+    """The most probable classes with their probabilities, best first."""
     answer_text: str | None = None
     """What a language model says."""
     answer_span: tuple[int, int] | None = None
@@ -107,6 +109,8 @@ class TextNotes:
     """How many tokens that part has."""
     generated: bool = False
     """Did the model say it itself?"""
+    cut: bool = False
+    """Was the model stopped before its answer ended?"""
     counts: tuple[int, ...] = ()
     """Numbers of best features that were measured once more:"""
     only: tuple[float, ...] = ()
@@ -116,8 +120,7 @@ class TextNotes:
     without: tuple[float, ...] = ()
     """and G without these."""
     enough: int | None = None
-    """The smallest number of best features that reaches the output."""
-    reach: float = 0.95
+    """The fewest of the best features with which G has risen by 95 % of the way to G of all."""
     twins: tuple[tuple[int, int], ...] = ()
     """(feature, selected feature): the first has a good part of the second's effect, and adds
     little to it."""
@@ -127,32 +130,41 @@ class TextNotes:
     """How far the first round's scores are from adding up, as a share of the rise of G."""
     documents: tuple[tuple[str, int, int], ...] = ()
     """(name, start, end) of the documents of a context that have a name."""
+    forwards: int | None = None
+    """Forward passes of the search."""
+    search_seconds: float | None = None
+    """Time of the search, without what was measured afterwards."""
+    methods: Mapping[str, Ranked] = field(default_factory=dict)
+    """The features by several methods, for a comparison."""
+
+    def feature_word(self, features: str) -> str:
+        """The name of one feature."""
+        return SINGULAR.get(self.unit) or super().feature_word(features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextNotes(TextFacts):
+    """The notes of a text."""
+
     order: tuple[int, ...] = ()
     selected: int = 0
     asked: int | None = None
     """How many features were asked for, if a number was."""
-    cut: bool = False
-    """Was the model stopped before its answer ended?"""
     levels: str = ""
-    objective: str = ""
-    methods: Mapping[str, Ranked] = field(default_factory=dict)
-    """The features by several methods, for a comparison."""
+    """How strong the colour of each selected feature is, a digit for each."""
 
-    @staticmethod
-    def of(a: Attribution) -> TextNotes | None:
-        """Read and check the notes; None for a result that is not of a text."""
-        if a.about.get("kind") != KIND:
-            return None
-        notes = read(TextNotes, {**a.about, "answer_text": a.about.get("answer")}, "the notes")
+    @classmethod
+    def of(cls, a: Attribution) -> TextNotes:
+        """The notes of a result of `explain_text`."""
         objective, k = str(a.settings.get("objective", "")), a.settings.get("k")
-        return replace(
-            notes,
-            order=tuple(a.order.tolist()),
-            selected=a.selected,
-            asked=k if type(k) is int else None,
-            levels=_levels(a),
-            objective=objective.removeprefix("two-sided "),  # What was measured is its g.
-        )
+        derived = {
+            "order": tuple(a.order.tolist()),
+            "selected": a.selected,
+            "asked": k if type(k) is int else None,
+            "levels": _levels(a),
+            "objective": objective.removeprefix("two-sided "),  # What was measured is its g.
+        }
+        return cls(**{**vars(a.about), **derived})
 
     @property
     def names(self) -> list[str]:
@@ -256,8 +268,15 @@ class TextNotes:
         one = SINGULAR.get(self.unit, self.unit)
         return count(number, one)
 
+    def rows(self) -> list[list[str]]:
+        """What was measured, by the number of best features."""
+        columns = [self.counts, *self.measured.values()]
+        rows = zip(*columns, strict=False)
+        cells = [[f"{int(k):,}", *(self.cell(value) for value in values)] for k, *values in rows]
+        return [["best", *self.measured], *cells]
+
     def answer(self) -> str:
-        """2 of 14 sentences are enough for “…” (probability 0.31, all 0.33)."""
+        """2 of 14 sentences are enough for “…” (95 % of the rise: 0.31, all 0.33)."""
         total, what = len(self.spans), f"“{shortened(self.explained)}”"
         if not self.counts:
             return f"The first of {self.unit_of(total)} for {what}: “{self.name(self.order[0])}”."
@@ -282,7 +301,7 @@ class TextNotes:
         verb = "is" if self.enough == 1 else "are"
         part = f"{self.enough:,} of {self.unit_of(total)} {verb} enough for {what}"
         named = f": “{self.name(self.order[0])}”" if self.enough == 1 else ""
-        return f"{part} ({self.value(value or 0.0)}, all {full}){named}."
+        return f"{part} ({of_the_rise()}: {self.value(value or 0.0)}, all {full}){named}."
 
     @property
     def needs_nothing(self) -> bool:
@@ -293,8 +312,11 @@ class TextNotes:
         least = log(1.25) + KNOWN * self.answer_tokens if self.is_log else KNOWN * abs(full)
         return full - bare < least
 
-    def cautions(self) -> list[str]:
-        """Why the result is to be doubted."""
+    def cautions(self) -> list[Caution]:
+        """Reasons to doubt the result."""
+        return [Caution(line) for line in self._doubts()]
+
+    def _doubts(self) -> list[str]:
         lines = []
         if self.cut:
             lines.append(
@@ -330,12 +352,29 @@ class TextNotes:
             )
         return lines
 
+    def ranked(self, a: Attribution, common: set[int]) -> Ranked:
+        """The result as a row among those of other methods. common: counts that all measured."""
+        return Ranked(
+            self.order,
+            self.levels,
+            self.counts,
+            self.only,
+            self.deleted,
+            self.without,
+            only_area=_area(self.counts, self.only, common),
+            without_area=_area(self.counts, self.without, common),
+            enough=self.enough,
+            gradients=a.gradients_used,
+            forwards=self.forwards,
+            seconds=a.seconds,
+        )
+
     def compared_by(self) -> str:
         """What the numbers of a comparison mean."""
         return (
             f"Only these, without these: the mean {self.quantity} over the share of {self.unit}, "
             "best first (areas under the curves). Enough: the fewest that reach "
-            f"{percent(self.reach)} of the rise from nothing to everything. A gradient costs about "
+            f"{of_the_rise()} from nothing to everything. A gradient costs about "
             "three forward passes."
         )
 
@@ -398,30 +437,11 @@ def _levels(a: Attribution) -> str:
     return "".join(str(max(1, ceil(LEVELS * g / most)) if g >= 0 else 0) for g in gains)
 
 
-def compared(results: Mapping[str, Attribution]) -> dict[str, Any]:
-    """The note "methods" of results of several methods on one text."""
-    notes = {name: TextNotes.of(a) for name, a in results.items()}
-    known = {name: each for name, each in notes.items() if each is not None and each.counts}
-    common = set.intersection(*(set(each.counts) for each in known.values())) if known else set()
-    rows = {}
-    for name, each in known.items():
-        a = results[name]
-        row = Ranked(
-            order=each.order,
-            levels=each.levels,
-            counts=each.counts,
-            only=each.only,
-            deleted=each.deleted,
-            without=each.without,
-            only_area=_area(each.counts, each.only, common),
-            without_area=_area(each.counts, each.without, common),
-            enough=each.enough,
-            gradients=a.gradients_used,
-            forwards=a.about.get("forwards"),
-            seconds=a.seconds,
-        )
-        rows[name] = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(row).items()}
-    return rows
+def compared(results: Mapping[str, Attribution]) -> dict[str, Ranked]:
+    """The rows of a comparison: results of several methods on one text."""
+    measured = {n: notes for n, a in results.items() if (notes := TextNotes.of(a)).counts}
+    common = set.intersection(*(set(n.counts) for n in measured.values())) if measured else set()
+    return {name: notes.ranked(results[name], common) for name, notes in measured.items()}
 
 
 def _area(counts: Sequence[int], values: Sequence[float], at: set[int]) -> float | None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.attribution import Attribution
+from ..core.enough import ENOUGH
 
 KNOBS = ("method", "rounds", "steps", "views", "samples", "inner_steps", "rule", "schedule")
 """Settings that say how a result was made."""
+
+
+class Caution(NamedTuple):
+    """A reason to doubt a result, and how to check it."""
+
+    line: str
+    advice: str = ""
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -19,6 +27,11 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def percent(share: float) -> str:
     """A share as a short text: 10 %, 0.5 %, 0.013 %."""
     return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"
+
+
+def of_the_rise() -> str:
+    """The share of the rise of G that is enough."""
+    return f"{percent(ENOUGH)} of the rise"
 
 
 def short_percent(share: float) -> str:

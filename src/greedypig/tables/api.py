@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, levels_to_caller
 from ..core.features import Elements
 from ..core.methods import InRounds, Method, as_method
 from ..core.numbers import check_count, check_seed, whole
@@ -21,8 +22,8 @@ from ..core.scorers import MarginalGains, Random
 from ..core.stopping import Stop
 from ..core.two_sided import one_side, title, with_sides
 from ..network.fingerprint import callables, digest, fingerprint, versions
-from ..tensors.notes import model_name
-from ..tensors.targets import levels_to_caller
+from ..network.names import model_name
+from ..results.table_notes import TableFacts
 from ..types import Baseline, MethodLike, Model, PathOrText, ProgressLike, Seed
 from . import losses
 from .baseline import keep_constant, set_baseline
@@ -69,7 +70,7 @@ def select_features(
         are a tensor (rows, columns), a tuple (numeric, categorical), a dict of tensors or a
         DataFrame of numbers. (features, label, weights) makes the mean one by the rows' weights.
     valid: batches of rows that the model has not learned from. The columns selected are checked on
-        them: `a.about["held_out"]` says after how many columns nothing more is gained.
+        them: `a.about.held_out` says after how many columns nothing more is gained.
     loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
         (outputs, labels) → one loss per row. gp.two_sided(…) of one adds how much worse the loss
         is without the selected columns: necessity beside sufficiency.
@@ -129,20 +130,21 @@ def select_features(
         "sample": sample,
         "baseline": described,
     }
-    about: dict[str, Any] = {"kind": "table", "model": model_name(model)}
-    if group.first and concerns:
-        about["warnings"] = concerns
-        for concern in concerns:
-            warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
+    concerns = concerns if group.first else []
+    paid: dict[str, Any] = objective.paid
+    about = TableFacts(model=model_name(model), warnings=tuple(concerns))
+    for concern in concerns:
+        warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
 
     def finish(_: int, a: Attribution) -> Attribution:
         if valid is None:
             return a
         judged = feed(valid, order, ALONE).sample(JUDGED)  # Every process reads them all.
-        return a.with_notes({"held_out": held_out(network, judged, a.order.tolist(), a.selected)})
+        check = held_out(network, judged, a.order.tolist(), a.selected)
+        return a.with_notes(replace(about, **paid, held_out=check))
 
     def take_up(saved: Attribution) -> None:
-        objective.paid |= {name: saved.about.get(name, 0) for name in objective.paid}
+        objective.paid |= {name: getattr(saved.about, name, 0) for name in objective.paid}
 
     record = Record(settings, provenance, lambda: (about, {}))
     question = Question(

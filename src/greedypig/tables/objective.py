@@ -21,6 +21,7 @@ from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.objective import OwnGradient
 from ..core.rounds import Round
 from ..core.scorers import OneShot
+from ..results.table_notes import HeldOut
 from .batch import Batch, Rows
 from .distributed import Group
 from .networks import Network
@@ -164,11 +165,9 @@ class Permutation(OneShot):
 
 def held_out(
     network: Network, batches: Iterator[Batch], order: Sequence[int], selected: int
-) -> dict[str, Any]:
-    """G of the first 0, 1, …, `selected` columns of an order and of all columns, on these rows.
-
-    "values": G of each set. "columns": the fewest columns after which nothing is gained; None where
-    all columns are better than those selected. "rows": how many rows there were.
+) -> HeldOut:
+    """G of the first 0, 1, …, `selected` columns of an order and of all columns, on these rows, and
+    the fewest columns after which nothing is gained.
 
     The rows are cut into pieces, and every piece is evaluated with all sets of columns. So two sets
     are compared on the same rows, and the standard error of their difference comes from the pieces.
@@ -190,17 +189,14 @@ def held_out(
         if count >= MOST_ROWS:
             break
     if not count:
-        return {"columns": None, "values": [], "rows": 0}
+        return HeldOut()
     total, weight = torch.stack(sums), torch.tensor(weights, dtype=torch.float64)
     values = (total.sum(0) / weight.sum()).tolist()
-    return {
-        "columns": _enough(total, weight),
-        "values": [value if isfinite(value) else None for value in values],
-        "rows": count,
-    }
+    finite = tuple(value if isfinite(value) else None for value in values)
+    return HeldOut(_without_gain(total, weight), finite, count)
 
 
-def _enough(sums: Tensor, weights: Tensor) -> int | None:
+def _without_gain(sums: Tensor, weights: Tensor) -> int | None:
     """The fewest columns after which no larger set gains more than one standard error.
 
     sums: (pieces, sets) of −loss, the last of all columns. weights: (pieces,).

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidFile, InvalidInput, did_you_mean, listed
-from ..results.reader import read
+from ..core.records import read
 from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
 
 CUT = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,8 +16,15 @@ from torch import Tensor
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import Argument, GreedyPigWarning, InvalidInput, InvalidType, did_you_mean
-from ..core.features import Elements, Features, Groups
+from ..core.errors import (
+    Argument,
+    GreedyPigWarning,
+    InvalidInput,
+    InvalidType,
+    did_you_mean,
+    levels_to_caller,
+)
+from ..core.features import Features, Groups
 from ..core.layout import Layout
 from ..core.methods import Method, as_method
 from ..core.numbers import whole
@@ -29,7 +36,6 @@ from ..core.revisions import revisions_of
 from ..core.rules import rules_of
 from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables, versions
-from ..network.fold import convolutional
 from ..types import (
     Baseline,
     BatchSize,
@@ -49,10 +55,7 @@ from .inputs import Example, check_examples, check_names, ids_like
 from .inputs import Model as ModelInputs
 from .methods import choose
 from .notes import notes_of
-from .pictures import picture_shape
-from .steady import SteadyPIG, bears_views
 from .targets import Target as OutputTarget
-from .targets import levels_to_caller
 
 
 @advise
@@ -288,7 +291,7 @@ class Many:
         alone = not all(rule.side_by_side for rule in rules_of(stop))
         alone |= bool(method.revisions(self.search["k"], stop) + revisions_of(stop))
         # Whether views fit is decided for each picture.
-        alone |= bool(job.by_name) and isinstance(method, SteadyPIG)
+        alone |= bool(job.by_name) and method.fits_each_input
         read = getattr(job.features, "reads_input", False)
         if alone or read or not job.features_of(example).side_by_side:
             return 1
@@ -353,8 +356,7 @@ class Job:
             objective = self.model_inputs.objective(examples, labels)
             features = self.features_of(examples[0])
             method = self.method_for(examples[0])
-            if isinstance(method, SteadyPIG):
-                method = self._fitted(method, features, examples[0])
+            method = method.fitted(objective, features, by_name=bool(self.by_name))
         origin = versions() | callables(objective=self.target.function)
         origin["model"] = self.model_inputs.fingerprint
         settings = {
@@ -388,21 +390,6 @@ class Job:
         """The features of an input."""
         x = example.layout.unflatten(example.x)
         return make_features(self.features, self.names, example.layout, x)
-
-    def _fitted(self, method: SteadyPIG, features: Features, example: Example) -> SteadyPIG:
-        """Disable views for networks that are not convolutional, or whose output changes when the
-        picture is mirrored; and neighbourhoods where features are not single values."""
-        if not isinstance(features, Elements):
-            method = replace(method, place=0.0)
-        if not self.by_name:
-            return method
-        network = self.model_inputs.plain.module
-        shape = picture_shape(example.layout, "method='steady-pig'")
-        if network is not None and not convolutional(network):
-            return method.without_views()
-        with torch.no_grad():
-            alike = bears_views(lambda p: self.model_inputs.logits(p, example), example.x, shape)
-        return method if alike else method.without_views()
 
 
 def check_not_flat(objective: Objective, problem: int, attribution: Attribution) -> None:

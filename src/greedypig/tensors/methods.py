@@ -16,10 +16,10 @@ from math import isqrt
 from typing import Any
 
 from ..core.layout import Layout
-from ..core.methods import GreedyPIG, InRounds, SequentialGradient
+from ..core.methods import GreedyPIG, InRounds, Method, SequentialGradient
+from ..core.registry import METHODS
 from ..core.scorers import IG, SmoothIG
-from .pictures import is_picture
-from .steady import SteadyPIG
+from .features import is_picture
 
 COLOURS, LEAST_SIDE = 3, 128
 """A photo has so many channels and at least so many pixels a side: nothing else was studied, and
@@ -28,12 +28,13 @@ FEW_STEPS = 5
 """Gradients of a round that a budget leaves as they are: more are cut in proportion to rounds."""
 
 
-def choose(layout: Layout, objective: str) -> InRounds:
+def choose(layout: Layout, objective: str) -> Method:
     """What method=None takes for an input of this layout and an objective of this name."""
     if is_picture(layout) and objective == "log-likelihood":
         return SequentialGradient(rounds=100)
     if is_photo(layout) and objective == "softmax":
-        return SteadyPIG()
+        photo: Method = METHODS["steady-pig"].factory()
+        return photo
     return GreedyPIG()
 
 

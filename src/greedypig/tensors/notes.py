@@ -8,16 +8,18 @@ and `to_pixels`, a function from an input to its picture in [0, 1], (1 or 3, hei
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, levels_to_caller
 from ..core.question import FactsAndTensors
+from ..network.names import class_names, model_name
+from ..results.input_notes import ImageFacts, TensorFacts
 from .inputs import Example
-from .targets import levels_to_caller
 
 PREDICTIONS = 5
 """The most probable classes that a result names."""
@@ -26,12 +28,11 @@ PREDICTIONS = 5
 def notes_of(model: Callable[..., Any], example: Example) -> FactsAndTensors:
     """Facts: the model's name; for a classifier the class, its probability and the most probable
     others. Tensors: the picture of the input and that of its baseline; else the input itself."""
-    facts: dict[str, Any] = {"model": model_name(model)}
     picture = _picture(model, example)
     if picture is None:
-        tensors = {"x": example.x}
+        facts, tensors = TensorFacts(model=model_name(model)), {"x": example.x}
     else:
-        facts["kind"] = "image"
+        facts = ImageFacts(model=model_name(model))
         tensors = dict(zip(("picture", "baseline"), picture, strict=True))
     if not example.reference.classes:
         return facts, tensors
@@ -40,13 +41,14 @@ def notes_of(model: Callable[..., Any], example: Example) -> FactsAndTensors:
     names = class_names(model, len(probabilities))
     best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    facts |= {
-        "class": names[target],
-        "target": target,
-        "probability": float(probabilities[target]),
-        "predictions": [[names[i], p] for i, p in rows],
-    }
-    return facts, tensors
+    classified = replace(
+        facts,
+        label=names[target],
+        target=target,
+        probability=float(probabilities[target]),
+        predictions=tuple((names[i], p) for i, p in rows),
+    )
+    return classified, tensors
 
 
 def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tensor] | None:
@@ -76,20 +78,6 @@ def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tenso
         low, high = 0.0, 1.0
     x, absent = ((t - low) / max(high - low, 1e-30) for t in (x, absent))
     return levels(x, shape), levels(absent, shape)
-
-
-def class_names(model: Callable[..., Any], count: int) -> list[str]:
-    """The names of the model's outputs; "output 3" where it has none for every output."""
-    names = getattr(model, "classes", None)
-    if isinstance(names, Sequence) and not isinstance(names, str) and len(names) == count:
-        return [str(name) for name in names]
-    return [f"output {i}" for i in range(count)]
-
-
-def model_name(model: Callable[..., Any]) -> str | None:
-    """The name that the model gives itself, else that of its class or function."""
-    name = getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__
-    return name if isinstance(name, str) and name != "<lambda>" else None
 
 
 def levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:

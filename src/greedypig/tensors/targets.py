@@ -10,7 +10,6 @@ two classes, with logits 0 and z. As a value, the objective is the value itself,
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from ..core.errors import (
     InvalidInput,
     InvalidType,
     did_you_mean,
+    levels_to_caller,
     listed,
 )
 from ..core.numbers import whole
@@ -333,16 +333,6 @@ def look_like_probabilities(outputs: Tensor) -> bool:
     if outputs.dim() < 2 or outputs.shape[1] == 1:
         return bool((outputs <= 1).all())
     return bool(((outputs.sum(1) - 1).abs() < 1e-4).all())
-
-
-def levels_to_caller() -> int:
-    """The stacklevel of the first frame outside this package, seen from our caller."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] != "greedypig":
-            break
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _find_tensor(output: Any) -> Tensor:

@@ -14,15 +14,16 @@ from torch import Tensor
 from ..core.arguments import advise
 from ..core.attribution import Attribution
 from ..core.carry_out import carry_out
-from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean
+from ..core.enough import ENOUGH, first_enough
+from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean, levels_to_caller
 from ..core.features import Elements
 from ..core.numbers import whole
 from ..core.question import Question, Record
 from ..core.stopping import Stop, as_stop
 from ..core.two_sided import one_side, title, with_sides
 from ..network.fingerprint import callables, digest, versions
-from ..results.text_notes import NEARLY, TextNotes
-from ..tensors.targets import Reference, References, levels_to_caller
+from ..results.text_notes import NEARLY, TextFacts, TextNotes
+from ..tensors.targets import Reference, References
 from ..tensors.targets import Target as OutputTarget
 from ..types import MethodLike, ObjectiveLike, PathOrText, ProgressLike, Seed, Target
 from . import models
@@ -33,8 +34,6 @@ from .prompt import Prompt, make_prompt, sentences
 
 LONGEST_ANSWER = 64
 """Tokens that a language model may say, where no answer is given."""
-REACH = 0.95
-"""A set is enough where G(S) has risen by this share of the way from nothing to everything."""
 POINTS = 8
 """Sets of the best features that are measured once more, besides the set that is enough."""
 TWINS, LARGEST = 3, 3
@@ -104,7 +103,7 @@ def explain_text(
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
         stop = as_stop(stop)
         if method is None and k is None and stop.value is None and problem.rise > 0:
-            stop = replace(stop, value=problem.bar(REACH * problem.maximised.sides))
+            stop = replace(stop, value=problem.bar(ENOUGH * problem.maximised.sides))
         chosen = _default(problem) if method is None else method
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
         asked = problem.question()
@@ -137,14 +136,13 @@ class TextProblem:
         self.undirected = False
         """Is it a value that is explained in the direction in which the text moves it?"""
         self.settings: dict[str, Any] = {"absent": absent, "features": prompt.features}
-        self.facts: dict[str, Any] = {
-            "kind": "text",
-            "model": model.name,
-            "text": prompt.text,
-            "spans": [list(span) for span in prompt.spans],
-            "unit": prompt.features,
-            "absent": absent,
-        }
+        self.facts = TextFacts(
+            model=model.name,
+            text=prompt.text,
+            spans=tuple((start, end) for start, end in prompt.spans),
+            unit=prompt.features,
+            absent=absent,
+        )
         self._check_length(0 if model.kind == "classifier" else self._least_answer(answer))
         if model.kind == "classifier":
             measure, removing = (
@@ -183,8 +181,9 @@ class TextProblem:
         ends = torch.tensor([[self.empty], [self.bar(sides)]], dtype=torch.float64)
 
         def finish(_: int, a: Attribution) -> Attribution:
-            a = replace(a.with_notes({"forwards": before + a.forwards_used}), attachments={})
-            return verified(a, self) if a.picks else a
+            facts = replace(self.facts, forwards=before + a.forwards_used)
+            a = replace(a, attachments={})
+            return verified(a, self, facts) if a.picks else a.with_notes(facts)
 
         return Question(
             self.maximised,
@@ -300,12 +299,13 @@ class TextProblem:
     def _note_classes(self, logits: Tensor, reference: Reference, names: list[str]) -> None:
         probabilities = torch.softmax(logits.double(), 0).tolist()
         best = sorted(range(len(names)), key=lambda i: -probabilities[i])
-        self.facts |= {
-            "class": names[reference.target],
-            "target": reference.target,
-            "probability": probabilities[reference.target],
-            "predictions": [[names[i], probabilities[i]] for i in best[:5]],
-        }
+        self.facts = replace(
+            self.facts,
+            label=names[reference.target],
+            target=reference.target,
+            probability=probabilities[reference.target],
+            predictions=tuple((names[i], probabilities[i]) for i in best[:5]),
+        )
 
     def _answer(self, answer: Any, part: Any, objective: Any) -> Callable[[Tensor], Tensor]:
         """What is measured of the log-probabilities of an answer's tokens."""
@@ -318,13 +318,14 @@ class TextProblem:
         self.answer = said = answer_of(self.model, self.prompt, answer, part, LONGEST_ANSWER)
         self._check_length(len(said.ids))
         self.settings["objective"] = "callable" if callable(objective) else "log-probability"
-        self.facts |= {
-            "answer": said.text,
-            "answer_span": list(said.span),
-            "answer_tokens": int(said.explained.sum()),
-            "generated": answer is None,
-            "cut": answer is None and len(said.ids) >= LONGEST_ANSWER,
-        }
+        self.facts = replace(
+            self.facts,
+            answer_text=said.text,
+            answer_span=(said.span[0], said.span[1]),
+            answer_tokens=int(said.explained.sum()),
+            generated=answer is None,
+            cut=answer is None and len(said.ids) >= LONGEST_ANSWER,
+        )
         if callable(objective):
             own: Callable[[Tensor], Tensor] = objective
             return lambda logs: own(logs[:, said.explained])
@@ -358,11 +359,11 @@ class TextProblem:
         )
 
 
-def verified(a: Attribution, problem: TextProblem) -> Attribution:
+def verified(a: Attribution, problem: TextProblem, facts: TextFacts) -> Attribution:
     """The result with what was measured at its sets: only they present, really deleted, and
     without them; the smallest set that is enough; and features that say the same."""
     n, order = a.features.count, a.order.tolist()
-    reached = a.reach(REACH)
+    reached = a.reach()
     named = [count for count in (reached, a.settings["k"]) if count]
     counts = sorted({0, n, *named, *_counts(n)})
     curve = dict(zip(counts, problem.values([order[:count] for count in counts]), strict=True))
@@ -373,17 +374,24 @@ def verified(a: Attribution, problem: TextProblem) -> Attribution:
         enough = _smallest(curve, order, problem)
     counts = sorted(curve)
     tops, values = [order[:count] for count in counts], [curve[count] for count in counts]
-    facts: dict[str, Any] = {"counts": counts, "enough": enough, "reach": REACH, "only": values}
-    facts["deleted"] = problem.values(tops, deleted=True)
-    facts["without"] = problem.values([order[count:] for count in counts])
     twins = twins_of(a, problem, enough) if enough else []
-    facts |= {"twins": [[j, i] for j, i, _ in twins], "twin_shares": [s for _, _, s in twins]}
+    error = None
     if a.settings.get("complete") and a.totals and (rise := a.full_value - float(a.values[0])):
-        facts["sum_error"] = abs(a.totals[0] / rise - 1)
+        error = abs(a.totals[0] / rise - 1)
+    facts = replace(
+        facts,
+        counts=tuple(counts),
+        enough=enough,
+        only=tuple(values),
+        deleted=tuple(problem.values(tops, deleted=True)),
+        without=tuple(problem.values([order[count:] for count in counts])),
+        twins=tuple((j, i) for j, i, _ in twins),
+        twin_shares=tuple(share for _, _, share in twins),
+        sum_error=error,
+    )
     a = a.with_notes(facts)
-    notes = TextNotes.of(a)
-    for caution in notes.cautions() if notes is not None else ():
-        warnings.warn(caution, stacklevel=levels_to_caller())
+    for caution in TextNotes.of(a).cautions():
+        warnings.warn(caution.line, stacklevel=levels_to_caller())
     return a
 
 
@@ -392,8 +400,8 @@ def _smallest(curve: dict[int, float], order: list[int], problem: TextProblem) -
 
     What is measured on the way is added to the curve.
     """
-    bar = problem.bar(REACH)
-    enough = next((count for count in sorted(curve) if curve[count] >= bar), None)
+    bar, counts = problem.bar(ENOUGH), sorted(curve)
+    enough = first_enough(counts, [curve[count] for count in counts], problem.full)
     if enough is None:
         return None
     below = max((count for count in curve if count < enough), default=enough - 1)

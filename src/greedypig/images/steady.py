@@ -24,14 +24,17 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
+from ..core.errors import Argument
+from ..core.features import Elements, Features
 from ..core.methods import InRounds
 from ..core.numbers import check_knobs
 from ..core.objective import Objective
 from ..core.rounds import Round
 from ..core.scorers import OneShot
-from ..network.soft_relu import SoftReLU
-from .inputs import ModelObjective
-from .pictures import picture_shape
+from ..network.fold import convolutional
+from ..tensors.features import picture_shape
+from ..tensors.inputs import ModelObjective
+from .soft_relu import SoftReLU
 
 FIRST = 0.1
 """The share of the values that should be enough to reach the prediction. Until it is selected the
@@ -82,6 +85,7 @@ class SteadyPIG(InRounds):
     ramp: float = 0.6
     place: float = 1.0
     name = "steady-pig"
+    fits_each_input = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +95,26 @@ class SteadyPIG(InRounds):
     def scorer(self) -> SteadyScores:
         """The scores of one round."""
         return SteadyScores(self)
+
+    def fitted(self, objective: Objective, features: Features, *, by_name: bool) -> SteadyPIG:
+        """The method without neighbourhoods where features are not single values; by_name: and
+        without views for networks that are not convolutional, or whose output changes when the
+        picture is mirrored."""
+        method = self if isinstance(features, Elements) else replace(self, place=0.0)
+        asked = objective.plain
+        if not by_name or not isinstance(asked, ModelObjective):
+            return method
+        network = asked.model.plain.module
+        shape = picture_shape(asked.layout, Argument("method", self.name))
+        if network is not None and not convolutional(network):
+            return method.without_views()
+
+        def logits(points: Tensor) -> Tensor:
+            return asked.outputs(points, torch.zeros(len(points), dtype=torch.long))
+
+        with torch.no_grad():
+            alike = bears_views(logits, asked.examples[0].x, shape)
+        return method if alike else method.without_views()
 
     def without_views(self) -> SteadyPIG:
         """The same for a network that was not trained on crops and mirror images."""

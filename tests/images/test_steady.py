@@ -10,8 +10,8 @@ from torch.nn import functional as F
 import greedypig as gp
 from agreement import agree
 from greedypig.core.rounds import Round
-from greedypig.network.soft_relu import SoftReLU
-from greedypig.tensors.steady import Crop, around, best_compromise, closeness, interpolation
+from greedypig.images.soft_relu import SoftReLU
+from greedypig.images.steady import Crop, around, best_compromise, closeness, interpolation
 from names import without_address
 from nets import cnn, picture, unfolded
 

@@ -1,19 +1,20 @@
 """Records of files as dataclasses, checked by their types: a file may come from a stranger.
 
 A dataclass is the schema: `read` takes every field from the record by its name, or by the key that
-the class's KEYS give it, and checks it against the field's type. Null counts as missing.
+the class's KEYS give it, and checks it against the field's type. Null counts as missing. A field
+`extra` takes the keys that belong to no other field. `plain` writes the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import repeat
 from sys import float_info
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..core.errors import InvalidInput
+from .errors import InvalidInput
 
 T = TypeVar("T")
 NAMES = {float: "a finite number", int: "a whole number", str: "text", bool: "true or false"}
@@ -23,6 +24,34 @@ def read(kind: type[T], value: Any, where: str) -> T:
     """`value`, as JSON holds it, as an object of type `kind`; `where` names it in errors."""
     checked: T = _read(kind, value, where)
     return checked
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it."""
+    if hasattr(value, "record"):
+        return value.record()
+    if is_dataclass(value):
+        return plain_fields(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def plain_fields(value: Any, *, defaults: bool = False) -> dict[str, Any]:
+    """The fields of a dataclass by their keys. defaults: also those with their default value."""
+    keys = getattr(value, "KEYS", {})
+    parts = [(part, getattr(value, part.name)) for part in fields(value)]
+    return {
+        keys.get(part.name, part.name): plain(item)
+        for part, item in parts
+        if defaults or not _is_default(part, item)
+    }
+
+
+def _is_default(part: Field[Any], value: Any) -> bool:
+    factory: Any = part.default_factory
+    default = part.default if factory is MISSING else factory()
+    return type(value) is type(default) and bool(value == default)
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
@@ -48,12 +77,18 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 def _record(kind: Any, value: Any, where: str) -> Any:
     record = _mapping((str, Any), value, where)
     types, keys = get_type_hints(kind), getattr(kind, "KEYS", {})
-    parts = {}
+    parts: dict[str, Any] = {}
     for part in fields(kind):
+        if part.name == "extra":
+            continue
         key = keys.get(part.name, part.name)
         optional = part.default is not MISSING or part.default_factory is not MISSING
-        if record.get(key) is not None or not optional:
-            parts[part.name] = _read(types[part.name], record.get(key), f"{key} in {where}")
+        given = [record.pop(name, None) for name in dict.fromkeys((part.name, key))]
+        item = next((one for one in given if one is not None), None)
+        if item is not None or not optional:
+            parts[part.name] = _read(types[part.name], item, f"{key} in {where}")
+    if "extra" in types:
+        parts["extra"] = record
     return kind(**parts)
 
 

@@ -1,0 +1,1 @@
+"""Other libraries' own tests, run with our classes in the place of theirs."""
