@@ -7,7 +7,7 @@ import greedypig as gp
 from greedypig.graphs import propagation
 from greedypig.graphs.edge_model import EdgeModel, frozen_model
 from greedypig.graphs.edges import read_graph
-from greedypig.graphs.objectives import OBJECTIVES, NodeTarget
+from greedypig.graphs.objectives import NAMES, NodeTarget
 from greedypig.graphs.propagation import Adjacency
 from greedypig.models import GCN
 from made_graphs import (
@@ -126,7 +126,7 @@ def test_the_fast_gradient_is_that_of_autograd(symmetric, messy, shape):
     check_equal(*both(model, features(width=into), edges, weight))
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", NAMES)
 @pytest.mark.parametrize("nodes", [None, [3, 7]])
 @pytest.mark.parametrize("classes", [3, 1])
 @pytest.mark.parametrize("normalisation", ["recomputed", "kept"])

@@ -478,7 +478,7 @@ def test_missing_tensors_are_refused(path, name):
 
 # A file with a digest that is right, whose fields do not fit.
 
-FEATURES = {
+SEALED = {
     "elements": {},
     "groups": {"features": torch.arange(6) // 2},
     "windows": {"features": gp.windows(2)},
@@ -489,7 +489,7 @@ def sealed(path, kind="groups"):
     """The parts of a result's file, for a kind of features."""
     is_picture = kind == "windows"
     model, x = (cnn(), picture()) if is_picture else (mlp(), row())
-    return parts_of(gp.explain(model, x, method=TWO, **FEATURES[kind]), path)
+    return parts_of(gp.explain(model, x, method=TWO, **SEALED[kind]), path)
 
 
 def refused_by(path, record, tensors, field) -> None:
@@ -580,7 +580,7 @@ def test_a_tensor_of_another_type_or_length_is_named(path, name):
         refused_by(path, record, tensors | {name: tensor}, name.partition(".")[0])
 
 
-@pytest.mark.parametrize("kind", FEATURES)
+@pytest.mark.parametrize("kind", SEALED)
 def test_files_sealed_anew_are_read(path, kind):
     """What the tests above damage is right before."""
     record, tensors = sealed(path, kind)

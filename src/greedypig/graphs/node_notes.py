@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..results.graph_notes import NodeFacts, RandomGrowth
+from ..results.graph_notes import NodeFacts, RandomSubgraphs
 from .api import edge_columns, explain_node
 from .graph import Graph
 
@@ -19,7 +19,6 @@ def explain_node_of(
     model: Callable[..., Any], graph: Graph, node: int, **search: Any
 ) -> Attribution:
     """`explain_node` with the graph's names of nodes and classes. search: further arguments."""
-    search["undirected"] = graph.undirected
     a = explain_node(model, graph.x, graph.indexed, node, **search)
     facts = facts_of(a)
     names = tuple(graph.class_name(c) for c in range(len(facts.classes)))
@@ -39,18 +38,18 @@ def explain_node_of(
 
 def random_growth(
     model: Callable[..., Any], graph: Graph, a: Attribution, *, draws: int, seed: int
-) -> RandomGrowth:
+) -> RandomSubgraphs:
     """Means over subgraphs of as many edges that grow at random; empty where all edges within reach
     were selected."""
     if a.selected in (0, a.features.count):
-        return RandomGrowth(draws)
+        return RandomSubgraphs(draws)
     search = {"k": a.selected, "method": "random"}
     search |= {name: a.settings[name] for name in ("hops", "objective", "target")}
     node = int(a.settings["node"])
     drawn = [explain_node_of(model, graph, node, seed=seed + i + 1, **search) for i in range(draws)]
     facts = [facts_of(one) for one in drawn]
     same = [one.same for one in facts if one.same is not None]
-    return RandomGrowth(
+    return RandomSubgraphs(
         draws,
         kept=mean(one.kept_probabilities[-1] for one in facts),
         g=mean(float(one.values[-1]) for one in drawn),

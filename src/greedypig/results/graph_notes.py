@@ -208,7 +208,7 @@ class DrawnNode:
 
 
 @dataclass(frozen=True)
-class RandomGrowth:
+class RandomSubgraphs:
     """Means over random subgraphs of as many edges."""
 
     draws: int = 0
@@ -256,7 +256,7 @@ class NodeFacts(EdgeFacts):
     """The node's own class, where it is known."""
     same: float | None = None
     """Share of the selected nodes that have the centre's class."""
-    random: RandomGrowth = RandomGrowth()
+    random: RandomSubgraphs = RandomSubgraphs()
     """Random subgraphs of as many edges, drawn by `greedypig explain-node`."""
 
     def __post_init__(self) -> None:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import pytest
-from greedypig.results.reader import read
 
 import greedypig as gp
+from greedypig.core.records import read
 
 
 @dataclass(frozen=True)
