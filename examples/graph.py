@@ -12,7 +12,7 @@ from pathlib import Path
 
 import greedypig as gp
 from greedypig.graphs import generate, load_graph, train
-from greedypig.graphs.compression import METHODS, compare
+from greedypig.graphs.compression import TITLES, compare
 from greedypig.plots import Band, BandPanel, band_sheet
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     for name, trace in traces.items():
         accuracy, agreement, g = (trace.at(key, 0.3) for key in ("accuracy", "agreement", "g"))
         print(
-            f"{METHODS[name]:20} with 30 % of the edges: accuracy {accuracy:.3f}, "
+            f"{TITLES[name]:20} with 30 % of the edges: accuracy {accuracy:.3f}, "
             f"agreement {agreement:.3f}, G {g:.3f}"
         )
 
@@ -47,7 +47,7 @@ def main() -> None:
     out = Path("out")
     out.mkdir(exist_ok=True)
     panels = [
-        BandPanel("", key, {METHODS[n]: Band(shares, getattr(t, key)) for n, t in traces.items()})
+        BandPanel("", key, {TITLES[n]: Band(shares, getattr(t, key)) for n, t in traces.items()})
         for key in ("accuracy", "agreement", "g")
     ]
     band_sheet([panels], title=graph.name).savefig(out / "graph.png", dpi=120)

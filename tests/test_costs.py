@@ -229,8 +229,6 @@ def explain_text(*, kind: str = "bert", adapter: bool = False, **options: Any) -
     from greedypig.adapters.transformers import TextExplainer
     from text.tiny import model, tokenizer
 
-    if "captum" in str(options.get("method")):
-        pytest.importorskip("captum", reason="needs the extra captum")
     own = tokenizer(classifier=kind == "bert")
     options = {"tokenizer": own, "progress": mark} | options
     options |= {} if kind == "bert" else {"answer": "a good dog"}
@@ -256,10 +254,8 @@ TEXTS = {name: METHODS[name] for name in METHODS if name not in ("smooth-ig", "r
 for name, method in (TEXTS | {"default": None}).items():
     case(f"explain_text {name}", explain_text, method=method)
     case(f"explain_text context {name}", explain_text, kind="llama", method=method)
-for name in ("random", "attention", "context-cite", "gradient-input", "captum-layer-ig"):
+for name in ("random", "attention", "context-cite"):
     case(f"explain_text {name}", explain_text, method=name, features="sentences")
-for name in ("captum-ablation", "captum-shapley"):
-    case(f"explain_text context {name}", explain_text, kind="llama", method=name)
 case("explain_text embedding", explain_text, absent="embedding")
 case("explain_text deleted", explain_text, absent="deleted", features="sentences")
 case("explain_text counterfactual", explain_text, objective="counterfactual", k=3)
@@ -382,7 +378,7 @@ for name in ("IntegratedGradients", "Saliency", "DeepLift", "GradientShap", "Inp
 
 FREE = (
     *("random", "marginal-gains", "leave-one-out", "degree", "permutation", "deleted"),
-    *("attention", "context-cite", "captum-ablation", "captum-shapley"),
+    *("attention", "context-cite"),
 )
 """Names of calls that cost no gradients end in one of these."""
 PAID = [name for name in CASES if not name.endswith(FREE) and "captum" not in name]

@@ -148,7 +148,10 @@ ASKED: dict[str, tuple[Door, dict[str, Any]]] = {
     "explain_edges two-sided": (explain_edges, {"objective": gp.two_sided("softmax")}),
     "explain_node two-sided": (explain_node, {"objective": gp.two_sided("softmax")}),
     "explain_text measured": (explain_text, {"method": MEASURED, "k": None}),
-    "explain_text by default": (explain_text, {"kind": "llama", "method": None, "k": None}),
+    "explain_text by default": (
+        explain_text,
+        {"method": None, "k": None, "objective": gp.two_sided()},
+    ),
     "explain_text two-sided": (explain_text, {"kind": "gpt2", "objective": gp.two_sided()}),
     "select_features budget": (select_features, {"budget": 60, "seed": 2}),
     "select_features conditional": (select_features, {"baseline": "conditional"}),

@@ -7,7 +7,6 @@ each set that it asks for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from time import process_time
 from typing import Any
@@ -17,9 +16,6 @@ from torch import Tensor
 
 import greedypig as gp
 from greedypig.core.features import Elements
-from greedypig.core.registry import TEXTS, register
-from greedypig.core.rounds import Round
-from greedypig.core.scorers import OneShot
 from greedypig.core.stopping import Stop
 from greedypig.core.two_sided import with_sides
 from greedypig.text import models
@@ -27,6 +23,8 @@ from greedypig.text.api import TextProblem
 from greedypig.text.gates import TextObjective
 from greedypig.text.models import TextModel
 from greedypig.text.prompt import make_prompt
+
+from . import rivals  # noqa: F401  # Makes their names known.
 
 GRADIENT = 3
 """Forwards that one gradient counts."""
@@ -82,31 +80,6 @@ class Counted(TextObjective):
 
 def _key(mask: Tensor) -> bytes:
     return mask.to(torch.float32).numpy().tobytes()
-
-
-@dataclass(frozen=True)
-class Shapley(OneShot):
-    """Captum's ShapleyValueSampling over the features: as many permutations as `forwards` forwards
-    allow, at least one; a permutation of n features costs n."""
-
-    forwards: int = 64
-    name = "shapley"
-
-    def __call__(self, objective: Any, round: Round) -> Tensor:
-        """The mean gain of each feature over random orders."""
-        from captum.attr import ShapleyValueSampling
-
-        torch.manual_seed(round.seed)
-        samples = max(1, (self.forwards - 2) // objective.n)
-        method = ShapleyValueSampling(lambda rows: objective.values(rows.unsqueeze(0))[0])
-        rows = min(objective.n, objective.points)
-        scores: Tensor = method.attribute(
-            torch.ones_like(round.mask), n_samples=samples, perturbations_per_eval=rows
-        )
-        return scores.to(round.mask)
-
-
-register("shapley", "reproduction.text.problems:Shapley", frozenset({TEXTS}), "forwards")
 
 
 class Question:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .tensors.api import explain, explain_many
     from .tensors.targets import margin
     from .text.api import explain_text, truncate_text
-    from .text.rivals import Attention, ContextCite
+    from .text.comparison_methods import Attention, ContextCite
 
 __version__ = "0.2.0"
 
@@ -87,7 +87,7 @@ _HOMES = {
     "tensors.api": "explain explain_many",
     "tensors.targets": "margin",
     "text.api": "explain_text truncate_text",
-    "text.rivals": "Attention ContextCite",
+    "text.comparison_methods": "Attention ContextCite",
 }
 """Where each public name lives. It is imported when it is first used, so that a program that only
 wants to print its help does not wait for torch."""

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 import greedypig as gp
 from conftest import DOCUMENTS, TEXT
-from greedypig.cli import commands, compare_text_methods, explain_text
+from greedypig.cli import commands, explain_text
 from greedypig.core.registry import METHODS, TEXTS, serving
 from greedypig.results.text_notes import TextNotes
 
@@ -120,6 +120,20 @@ def test_sentences_of_the_answer_are_explained_one_by_one(answers, answer, saved
     assert by_text["curve"] == second["curve"]
 
 
+def test_an_answer_that_the_model_would_not_give_is_doubted_everywhere(answer, call, saved):
+    ask = ("explain-text", *ASKED, "--model", "speaker", "--answer", "the house")
+    record = answer(*ask)
+    (caution,) = [line for line in record["cautions"] if "would not give" in line]
+    assert "leave out --answer to explain" in caution
+    out = " ".join(call(*ask)[1].split())
+    assert f"▲ {caution}" in out
+    assert "“the house” is improbable" in out
+    page = (saved / "docs.html").read_text()
+    assert "leave out answer= to explain" in page
+    table = call(*ask, "--compare", "--methods", "random,attention")[1]
+    assert f"▲ {caution}" in " ".join(table.split())
+
+
 def test_the_model_s_own_answer_is_told_apart(answers, answer, saved):
     ask = ("explain-text", *ASKED, "--model", "speaker")
     whole = answer(*ask)
@@ -130,12 +144,12 @@ def test_the_model_s_own_answer_is_told_apart(answers, answer, saved):
 
 
 def test_methods_are_compared_on_the_same_text(answer, call, saved):
-    names = "greedy-pig,leave-one-out,attention,gradient-input,random"
+    names = "greedy-pig,leave-one-out,attention,sequential-gradient,random"
     ask = ("explain-text", "review.txt", *CLASSIFIER, "--features", "sentences", "--compare")
     record = answer(*ask, "--methods", names)
     assert list(record["methods"]) == names.split(",")
     assert record["methods"]["leave-one-out"]["forwards"] == 2 + 3
-    assert record["methods"]["gradient-input"]["gradients"] == 1
+    assert record["methods"]["sequential-gradient"]["gradients"] == 3
     for row in record["methods"].values():
         assert row["enough"] is None or 1 <= row["enough"] <= 3
     assert all(sorted(order) == [0, 1, 2] for order in record["orders"].values())
@@ -148,15 +162,16 @@ def test_methods_are_compared_on_the_same_text(answer, call, saved):
     assert all(f"<figcaption>{name}</figcaption>" in page for name in names.split(","))
 
 
-def test_captum_is_compared_where_it_is_installed(answer, saved):
-    pytest.importorskip("captum")
+def test_the_usual_methods_are_compared_and_without_gradients_those_that_need_none(answer, saved):
+    pytest.importorskip("sklearn")
     record = answer("explain-text", *ASKED, *SPEAKER, "--compare")
     usual = serving(METHODS, TEXTS, compared=True)
     assert tuple(record["methods"]) == usual
-    whole = answer(
-        "explain-text", "review.txt", *CLASSIFIER, "--compare", "--features", "sentences"
-    )
-    assert set(usual) - set(whole["methods"]) == set(compare_text_methods.FOR_ANSWERS)
+    ask = ("explain-text", *ASKED, *SPEAKER, "--compare", "--absent", "deleted")
+    methods = answer(*ask, "--out", "deleted")["methods"]
+    assert {name: row["gradients"] for name, row in methods.items()} == {
+        name: 0 for name in usual if record["methods"][name]["gradients"] == 0
+    }
 
 
 def test_the_page_comes_from_the_result_alone(call, saved):

@@ -246,11 +246,11 @@ def test_a_function_as_objective_is_measured_in_place_of_a_probability():
     a = gp.explain_photo(photo(), model, objective=lead, method=QUICK)
     best = torch.where(a.mask(round(0.1 * x.numel())), x, gray)
     nothing, tenth, whole = lead(model(torch.stack([gray, best, x]))).tolist()
-    assert list(a.about["curves"]) == ["objective"]
-    values = a.about["curves"]["objective"]["values"]
-    assert values[0] == pytest.approx(nothing, abs=1e-4) == a.about["nothing"]
+    assert list(a.about.curves) == ["objective"]
+    values = a.about.curves["objective"].values.tolist()
+    assert values[0] == pytest.approx(nothing, abs=1e-4) == a.about.nothing
     assert values[-1] == pytest.approx(whole, abs=1e-4)
-    assert a.about["kept"]["0.1"] == pytest.approx(tenth, abs=1e-4)
+    assert a.about.kept[0.1] == pytest.approx(tenth, abs=1e-4)
     assert a.settings["target"] is None
-    assert "class" not in a.about
+    assert not a.about.label
     assert gp.report.html(a)

@@ -63,6 +63,46 @@ def test_twins_and_cautions_are_told():
     assert "▲ The answer hardly depends on the text" in words(report.html(known))
 
 
+@pytest.mark.parametrize(
+    ("bare", "full", "notes", "improbable"),
+    [
+        (-11.0, -13.9, {}, True),  # 4 tokens: less than −2.5 each, in either case.
+        (-9.9, -13.9, {}, False),
+        (-13.9, -13.6, {}, True),
+        (-13.9, -9.9, {}, False),  # It depends on the text.
+        (-1.1, -1.2, {}, False),
+        (-11.0, -13.9, {"generated": True}, False),  # The model did say it.
+        (-11.0, -13.9, {"objective": "callable"}, False),
+        (-11.0, -13.9, {"answer": None, "answer_tokens": 0, "class": "red"}, False),
+    ],
+)
+def test_an_answer_that_the_model_would_not_give_is_said_to_be_improbable(
+    bare, full, notes, improbable
+):
+    only = [bare, bare, bare, bare, full]
+    a = answered(**{"only": only, "generated": False, "enough": None, "unit": "documents"} | notes)
+    text = TextNotes.of(a)
+    line = "The model would not give this answer in these words, with the documents or without "
+    cautions = [caution.line for caution in text.cautions()]
+    assert any(caution.startswith(line) for caution in cautions) == improbable
+    assert ("is improbable without the 4 documents and with them" in text.answer()) == improbable
+    assert not improbable or not any("knew it" in caution for caution in cautions)
+    read = words(report.html(a))
+    assert (line in read) == improbable
+    assert text.answer() in read
+
+
+def test_the_advice_names_the_argument_or_the_option():
+    a = answered(only=[-11.0, -11.1, -11.2, -11.3, -13.9], generated=False)
+    (caution, *_), (option, *_) = TextNotes.of(a).cautions(), TextNotes.of(a).cautions("--answer")
+    assert caution.line == (
+        "The model would not give this answer in these words, with the sentences or without them: "
+        "log-probability −3.5 a token. Give a whole sentence, or leave out answer= to explain the "
+        "model's own answer."
+    )
+    assert option.line == caution.line.replace("answer=", "--answer")
+
+
 def test_a_source_says_the_same_only_where_it_is_not_needed_as_well():
     line = "“Paint it red!” {} “The house is red.”."
     assert TextNotes.of(answered(enough=2)).twin_lines() == [line.format("repeats part of")]

@@ -10,7 +10,7 @@ import greedypig as gp
 from greedypig.core.errors import InvalidInput
 from greedypig.network.assets_folder import WeightsNotFoundError
 from greedypig.text import models
-from greedypig.text.rivals import ContextCite
+from greedypig.text.comparison_methods import ContextCite
 from reproduction.__main__ import module_of
 from reproduction.experiment import read_settings
 from reproduction.text import faithfulness
@@ -24,7 +24,8 @@ from reproduction.text.contexts import (
     review_sentences,
 )
 from reproduction.text.evidence import found_by, table_row
-from reproduction.text.problems import GRADIENT, Question, Shapley, load
+from reproduction.text.problems import GRADIENT, Question, load
+from reproduction.text.rivals import Shapley
 from tests.text import tiny
 
 DISTRACTORS = [f"Sentence {i} of a review says nothing of interest." for i in range(60)]

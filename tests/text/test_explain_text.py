@@ -8,6 +8,7 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 import greedypig as gp  # noqa: E402
+from greedypig.results.text_notes import TextNotes  # noqa: E402
 from greedypig.text.api import twins_of  # noqa: E402
 from greedypig.text.gates import TextObjective  # noqa: E402
 
@@ -15,7 +16,10 @@ from .tiny import model, tokenizer  # noqa: E402
 
 TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:The (answer|output) hardly", "ignore:The text speaks", "ignore:With the rest"
+    "ignore:The (answer|output) hardly",
+    "ignore:The model would not",
+    "ignore:The text speaks",
+    "ignore:With the rest",
 )
 ASKED = {"context": ["The cat sat .", "The dog ran .", "Maria was good ."], "question": "What ?"}
 
@@ -234,6 +238,36 @@ def test_a_class_that_the_text_speaks_against_is_warned_of():
     target = against[0].about.label
     with pytest.warns(UserWarning, match=f"speaks against “{target}”"):
         explain(target=target, features="sentences")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kind": "llama", "answer": "good bad very"},
+        {"kind": "llama", "answer": "good bad very", "objective": gp.two_sided()},
+        {"kind": "gpt2", "answer": ","},
+        {"kind": "bert", "target": 0},
+        {"kind": "llama", "answer": "good bad very", "absent": "deleted"},
+    ],
+)
+def test_where_the_text_changes_nothing_one_round_gives_the_order(asked):
+    a = explain(**asked, features="sentences")
+    assert TextNotes.of(a).needs_nothing
+    assert sorted(a.order.tolist()) == [0, 1, 2]
+    one = explain(**asked, features="sentences", k=1)
+    assert a.gradients_used == one.gradients_used
+    assert a.top(1) == one.top(1)
+    with_value = explain(**asked, features="sentences", stop=gp.Stop(value=1e9))
+    assert len(with_value.picks) > 1  # A goal of the caller's own is pursued.
+
+
+def test_words_that_the_model_would_not_say_are_told_from_what_it_knows():
+    with pytest.warns(
+        UserWarning, match="would not give this answer in these words, with the sent"
+    ):
+        explain(kind="llama", answer="the cat sat", features="sentences")
+    with pytest.warns(UserWarning, match="the model knew it, or made it up"):
+        explain(kind="gpt2", answer=",", features="sentences")
 
 
 # A run that stops and goes on.

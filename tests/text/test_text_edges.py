@@ -211,12 +211,20 @@ def test_several_labels_with_an_objective_of_one_s_own():
 # Methods.
 
 
-def test_rivals_of_a_counterfactual_score_what_removes():
-    pytest.importorskip("captum")
-    asked = {"objective": "counterfactual", "features": "sentences", "absent": "mask-embedding"}
-    ours = explain(**asked, method=gp.IG(50)).feature_scores
-    theirs = explain(**asked, method="captum-layer-ig").feature_scores
-    assert torch.allclose(ours, theirs, atol=0.05 * float(ours.abs().max()))
+def test_forward_passes_are_counted():
+    def forwards(method):
+        return explain(kind="llama", features="sentences", method=method).about.forwards
+
+    ends = 2  # Nothing and everything, which every run measures first.
+    assert forwards("leave-one-out") == ends + 2
+    assert forwards("attention") == ends + 1
+    assert forwards(gp.ContextCite(200)) == 2**2  # No set is measured twice.
+    assert forwards("random") == ends
+
+
+def test_attention_is_for_texts():
+    with pytest.raises(gp.InvalidType, match="Expected a text for method"):
+        gp.maximize(gp.objective(lambda m: m.sum(1), 3), "attention")
 
 
 def test_a_limit_leaves_the_default_s_own_reason_to_stop():

@@ -88,6 +88,25 @@ EACH_MODEL = [pytest.param(name, marks=needs(name)) for name in REAL]
 
 
 @pytest.mark.slow
+@needs("smollm2-135m-instruct")
+@pytest.mark.filterwarnings("ignore:With the rest")
+def test_a_bare_word_is_improbable_and_a_known_sentence_is_known():
+    pytest.importorskip("transformers")
+    learned = [*SOURCES[:2], "Anna learned to play the violin at school.", SOURCES[2]]
+    asked = {"context": learned, "question": "Which instrument did Anna learn to play?"}
+    with pytest.warns(UserWarning, match="would not give this answer in these words") as caught:
+        a = gp.explain_text("smollm2-135m-instruct", **asked, answer="violin")
+    assert not any("knew it" in str(warning.message) for warning in caught)
+    assert (len(a.picks), a.gradients_used) == (1, 4)
+    asked |= {"question": "What is the capital of France?"}
+    asked |= {"answer": "The capital of France is Paris."}
+    with pytest.warns(UserWarning, match="the model knew it") as caught:
+        a = gp.explain_text("smollm2-135m-instruct", **asked)
+    assert not any("would not" in str(warning.message) for warning in caught)
+    assert (len(a.picks), a.gradients_used) == (1, 4)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH_MODEL)
 def test_scores_of_the_default_sum_to_the_rise_within_5_percent(name):
     pytest.importorskip("transformers")

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from greedypig.results.files import write_whole
+
 EDGES_ALONE: dict[str, list[Any]] = {"node_mask_type": [None], "edge_mask_type": ["object"]}
 """What PyG's tests ask for: our algorithm explains edges."""
 made: list[type] = []
@@ -118,7 +120,7 @@ class Outcomes:
 
     def pytest_sessionfinish(self) -> None:
         """Write the file."""
-        self.path.write_text(json.dumps(self.errors))
+        write_whole(self.path, json.dumps(self.errors))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -264,7 +264,7 @@ def from_captum(method: Callable[[nn.Module], object], /, **options: object) -> 
     if name.startswith(("Layer", "Neuron", "LLM")):
         raise InvalidInput(
             f"Expected a Captum class that attributes to the input (got {name}). For texts try "
-            "method='captum-layer-ig', 'captum-ablation' or 'captum-shapley' of gp.explain_text."
+            "gp.explain_text with method='leave-one-out', or with method='ig', absent='embedding'."
         )
     return CaptumMethod(method, options)
 

@@ -77,9 +77,9 @@ def explain(parser: argparse.ArgumentParser) -> None:
 
 
 COMPARE = """\
-Compare methods on photos by SIC AUC, the area under the curve of the probability with only the best
-features (higher is better); LIC AUC, that of the distance from the whole photo's prediction (lower
-is better); gradients; seconds.
+Compare methods on photos by SIC AUC (area under the curve of the probability with only the best
+features, higher is better), LIC AUC (that of the distance from the prediction, lower is better),
+gradients and seconds.
 
 Tables, a figure, a page and every result are written. With several photos both areas are of the
 median curve. One-shot methods rank features by absolute score, as in the paper. Method paper is

@@ -16,14 +16,14 @@ from ..results.comparison import MethodTable
 from ..results.text_notes import COLUMNS, TextNotes, compared
 from . import outputs
 from .terminal import Terminal
-from .text_output import record, show_head
+from .text_output import ANSWER, record, show_head
 from .text_sources import Source
 
 if TYPE_CHECKING:
     from .explain_text import Question
 
-FOR_ANSWERS = ("captum-ablation", "captum-shapley")
-"""Methods for language models only."""
+WITH_GRADIENTS = {"greedy-pig", "sequential-gradient", "ig"}
+"""Those of the usual methods that take gradients."""
 
 
 def compare(question: Question, source: Source, stem: Path) -> tuple[Path, gp.Attribution]:
@@ -61,13 +61,11 @@ def _methods(question: Question) -> list[str]:
     """The methods of --compare; those that were not named are left out where they do not fit."""
     if question.args.methods is not None:
         return list(question.args.methods)
-    usual = serving(METHODS, TEXTS, compared=True)
-    names = [name for name in usual if question.answers or name not in FOR_ANSWERS]
-    missing = {"captum": "captum", "context": "sklearn"}
-    absent = {start for start, package in missing.items() if not importlib.util.find_spec(package)}
+    left_out = set() if importlib.util.find_spec("sklearn") else {"context-cite"}
     if question.args.absent == "deleted":
-        absent |= {"greedy", "sequential", "ig", "gradient", "captum"}
-    return [name for name in names if name.partition("-")[0] not in absent]
+        left_out |= WITH_GRADIENTS
+    usual = serving(METHODS, TEXTS, compared=True)
+    return [name for name in usual if name not in left_out]
 
 
 def show_comparison(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
@@ -81,6 +79,6 @@ def show_comparison(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]
     length = max(20, min(terminal.width, 100) - 26)
     firsts = [[name, notes.first(row, length)] for name, row in notes.methods.items()]
     terminal.table(["", f"first {notes.unit}"], firsts, names=2)
-    for caution in notes.cautions():
+    for caution in notes.cautions(ANSWER):
         terminal.caution(caution.line)
     terminal.say(f"{outputs.wrote(files)}, and every result")

@@ -19,6 +19,8 @@ from .text_sources import Source
 if TYPE_CHECKING:
     from rich.text import Text
 
+ANSWER = "--answer"
+"""The option that gives an answer."""
 AROUND, MOST = 60, 60
 """Characters shown around selected parts, and selected parts shown, in the terminal."""
 STRENGTHS = ("red", "cyan", "cyan", "bold cyan", "bold green", "bold green")
@@ -38,7 +40,7 @@ def show(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
         terminal.table(heads, _rows(notes), names=2)
     for line in notes.twin_lines():
         terminal.say(f"= {line}")
-    for caution in notes.cautions():
+    for caution in notes.cautions(ANSWER):
         terminal.caution(caution.line)
     _end(terminal, a, files)
 
@@ -121,7 +123,7 @@ def record(source: Source, a: gp.Attribution, files: Sequence[Path]) -> dict[str
         "twins": [list(pair) for pair in notes.twins],
         "twin_shares": list(notes.twin_shares),
         "curve": {key: list(getattr(notes, key)) for key in measured},
-        "cautions": [caution.line for caution in notes.cautions()],
+        "cautions": [caution.line for caution in notes.cautions(ANSWER)],
         "method": a.method,
         "gradients": a.gradients_used,
         "forwards": notes.forwards,

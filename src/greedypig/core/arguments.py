@@ -38,7 +38,8 @@ def _advice(name: str, value: object, parameters: list[str]) -> str:
     if name == "n_steps":  # Captum's name.
         return f" Try method=gp.IG({value!r})."
     limit = "gradients" if name == "budget" else name
-    owner = next((entry for entry in METHODS.values() if name in entry.knobs), None)
+    usual = [METHODS["greedy-pig"], *METHODS.values()]
+    owner = next((entry for entry in usual if name in entry.knobs), None)
     if owner is not None:
         return f" Try method=gp.{owner.title}({name}={value!r})."
     if limit in Stop.__dataclass_fields__:

@@ -42,6 +42,10 @@ LEVELS = 5
 KNOWN = 0.05
 """An answer whose log-probability gains no more than this for every token, or an output that gains
 no more than this share, needs no text."""
+IMPROBABLE = -2.5
+"""The model would not give an answer with a lower log-probability a token in these words. Where the
+text changed little, SmolLM2-135M's own answers and true sentences had −0.2 to −2.1 a token, made-up
+sentences and bare words −2.5 to −7.0 (docs/texts.md#words-that-the-model-would-not-say)."""
 
 
 @dataclass(frozen=True)
@@ -287,10 +291,11 @@ class TextNotes(TextFacts):
             moved = self.only[-1] if moved is None else moved
             return f"{part}, the prediction moves by {shown(moved, 3)} (without all by {full})."
         if self.needs_nothing:
-            bare = self.value(self.only[0])
-            return (
-                f"{what} needs none of the {self.unit_of(total)}: {bare} without them, {full} with."
-            )
+            bare, parts = self.value(self.only[0]), self.unit_of(total)
+            if self.improbable:
+                ends = f"{bare} without, {full} with"
+                return f"{what} is improbable without the {parts} and with them: {ends}."
+            return f"{what} needs none of the {parts}: {bare} without them, {full} with."
         if self.asked and (self.enough or len(self.spans)) > self.asked:
             verb, value = "gives" if self.asked == 1 else "give", self.at(self.only, self.asked)
             part = f"The best {self.asked:,} of {self.unit_of(total)} {verb} {what}"
@@ -308,22 +313,35 @@ class TextNotes(TextFacts):
         """Is the output nearly the same without any feature?"""
         if len(self.only) < 2:
             return False
-        bare, full = self.only[0], self.only[-1]
-        least = log(1.25) + KNOWN * self.answer_tokens if self.is_log else KNOWN * abs(full)
-        return full - bare < least
+        tokens = self.answer_tokens if self.is_log else None
+        return needs_nothing(self.only[0], self.only[-1], tokens)
 
-    def cautions(self) -> list[Caution]:
-        """Reasons to doubt the result."""
-        return [Caution(line) for line in self._doubts()]
+    @property
+    def improbable(self) -> bool:
+        """Would the model not give the answer in these words, with the text or without it?"""
+        if not (self.needs_nothing and self.is_log and self.answer_tokens) or self.generated:
+            return False
+        return max(self.only[0], self.only[-1]) < IMPROBABLE * self.answer_tokens
 
-    def _doubts(self) -> list[str]:
+    def cautions(self, answer: str = "answer=") -> list[Caution]:
+        """Reasons to doubt the result; answer: how a person gives an answer."""
+        return [Caution(line) for line in self._doubts(answer)]
+
+    def _doubts(self, answer: str) -> list[str]:
         lines = []
         if self.cut:
             lines.append(
                 "The model was stopped before its answer ended. Give a shorter answer, or explain "
                 "one of its sentences."
             )
-        if self.needs_nothing and self.answer_text is not None:
+        if self.improbable:
+            each = shown(self.only[-1] / self.answer_tokens, 2)
+            lines.append(
+                f"The model would not give this answer in these words, with the {self.unit} or "
+                f"without them: log-probability {each} a token. Give a whole sentence, or leave "
+                f"out {answer} to explain the model's own answer."
+            )
+        elif self.needs_nothing and self.answer_text is not None:
             lines.append(
                 "The answer hardly depends on the text: the model knew it, or made it up. "
                 "An order of features says little here."
@@ -341,8 +359,8 @@ class TextNotes(TextFacts):
                 f"The scores add up to the rise of the output only within "
                 f"{percent(self.sum_error)}: trust their order more than their sizes."
             )
-        shown = self.enough or self.selected
-        only, gone = self.at(self.only, shown), self.at(self.deleted, shown)
+        best = self.enough or self.selected
+        only, gone = self.at(self.only, best), self.at(self.deleted, best)
         if only is None or gone is None or self.absent == "deleted":
             return lines
         if abs(gone - only) > (self.only[-1] - self.only[0]) / 2 > 0:
@@ -413,6 +431,13 @@ class TextNotes(TextFacts):
         """A feature's text, with its document where that has a name."""
         document = self.document(feature)
         return f"“{self.name(feature)}”" + f" ({document})" * bool(document)
+
+
+def needs_nothing(empty: float, full: float, tokens: int | None) -> bool:
+    """Is G nearly the same without any feature as with all, or higher? tokens: those whose
+    log-probability G is, if it is one."""
+    least = KNOWN * abs(full) if tokens is None else log(1.25) + KNOWN * tokens
+    return full - empty < least
 
 
 def shortened(text: str, most: int = 80) -> str:

@@ -17,12 +17,13 @@ from ..core.carry_out import carry_out
 from ..core.enough import ENOUGH, first_enough
 from ..core.errors import Argument, InvalidInput, InvalidType, did_you_mean, levels_to_caller
 from ..core.features import Elements
+from ..core.methods import GreedyPIG
 from ..core.numbers import whole
 from ..core.question import Question, Record
 from ..core.stopping import Stop, as_stop
 from ..core.two_sided import one_side, title, with_sides
 from ..network.fingerprint import callables, digest, versions
-from ..results.text_notes import NEARLY, TextFacts, TextNotes
+from ..results.text_notes import NEARLY, TextFacts, TextNotes, needs_nothing
 from ..tensors.targets import Reference, References
 from ..tensors.targets import Target as OutputTarget
 from ..types import MethodLike, ObjectiveLike, PathOrText, ProgressLike, Seed, Target
@@ -102,9 +103,12 @@ def explain_text(
         prompt = make_prompt(text_model, text, context, question, features)
         problem = TextProblem(text_model, prompt, answer, target, objective, absent)
         stop = as_stop(stop)
-        if method is None and k is None and stop.value is None and problem.rise > 0:
-            stop = replace(stop, value=problem.bar(ENOUGH * problem.maximised.sides))
         chosen = _default(problem) if method is None else method
+        if method is None and k is None and stop.value is None:
+            if not problem.needs_nothing:
+                stop = replace(stop, value=problem.bar(ENOUGH * problem.maximised.sides))
+            elif isinstance(chosen, GreedyPIG):
+                chosen = replace(chosen, rounds=1)  # An order; more rounds would say no more.
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
         asked = problem.question()
         return carry_out(asked, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
@@ -174,6 +178,12 @@ class TextProblem:
     def rise(self) -> float:
         """G(everything) − G(nothing)."""
         return float(self.full - self.empty)
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Is the output nearly the same without any feature?"""
+        is_log = self.settings["objective"].endswith("log-probability")
+        return needs_nothing(self.empty, self.full, self.facts.answer_tokens if is_log else None)
 
     def question(self) -> Question:
         """The question about the text's features."""

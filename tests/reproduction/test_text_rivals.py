@@ -1,4 +1,6 @@
-"""Methods that texts are compared by: what they must agree with, and what they cost."""
+"""Methods that only the experiments compare with: what they must agree with and what they cost."""
+
+from dataclasses import fields
 
 import pytest
 import torch
@@ -6,8 +8,9 @@ import torch
 pytest.importorskip("transformers")
 
 import greedypig as gp
-
-from .tiny import model, tokenizer
+import reproduction.text.rivals  # noqa: F401  # Makes their names known.
+from greedypig.core.registry import METHODS
+from tests.text.tiny import model, tokenizer
 
 TEXT = "The cat sat on the mat . The dog ran under the red house . Maria was not in the film ."
 
@@ -18,6 +21,12 @@ def explained(method, kind="llama", **more):
     return gp.explain_text(
         model(kind), TEXT, tokenizer=words, features="sentences", method=method, **said, **more
     )
+
+
+@pytest.mark.parametrize("entry", [m for m in METHODS.values() if m.home.startswith("repro")])
+def test_the_experiments_know_them_by_name(entry):
+    assert entry.factory().name == entry.name
+    assert tuple(field.name for field in fields(entry.factory)) == entry.knobs
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -52,6 +61,12 @@ class TestCaptum:
     def test_layer_ig_costs_a_gradient_a_step(self, kind):
         assert explained("captum-layer-ig", kind).gradients_used == 50
 
+    def test_layer_ig_of_a_counterfactual_scores_what_removes(self):
+        asked = {"objective": "counterfactual", "absent": "mask-embedding"}
+        ours = explained(gp.IG(50), "bert", **asked).feature_scores
+        theirs = explained("captum-layer-ig", "bert", **asked).feature_scores
+        assert torch.allclose(ours, theirs, atol=0.05 * float(ours.abs().max()))
+
     def test_classifiers_have_no_llm_attribution(self):
         with pytest.raises(gp.InvalidInput, match="Expected a language model"):
             explained("captum-ablation", "bert")
@@ -67,16 +82,6 @@ def test_gradient_input_is_the_gradient_of_embeddings(kind):
     assert same.about.absent == "masked"  # Sets are measured as those of other methods.
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_forward_passes_are_counted():
-    ends = 2  # Nothing and everything, which every run measures first.
-    assert explained("leave-one-out").about.forwards == ends + 3
-    assert explained("attention").about.forwards == ends + 1
-    assert explained(gp.ContextCite(200)).about.forwards == 2**3  # No set is measured twice.
-    assert explained("random").about.forwards == ends
-
-
 def test_other_inputs_are_refused():
-    for name in ("attention", "gradient-input"):
-        with pytest.raises(gp.InvalidType, match="Expected a text for method"):
-            gp.maximize(gp.objective(lambda m: m.sum(1), 3), name)
+    with pytest.raises(gp.InvalidType, match="Expected a text for method"):
+        gp.maximize(gp.objective(lambda m: m.sum(1), 3), "gradient-input")

@@ -1,7 +1,7 @@
-"""Methods that texts are compared by: ContextCite, attention, gradient × input, and Captum's.
+"""Methods that only the experiments on texts compare with: gradient × input, and Captum's.
 
-ContextCite (Cohen-Wang et al. 2024) fits a sparse linear model to the values of random sets. Those
-of Captum score features as Captum defines absence: embeddings, or texts really shortened.
+Those of Captum score features as Captum defines absence: embeddings, or texts really shortened.
+Importing this module makes their names known.
 """
 
 from __future__ import annotations
@@ -13,55 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import Argument, InvalidInput, InvalidType, MissingPackage
-from ..core.numbers import check_knobs
-from ..core.objective import Objective
-from ..core.rounds import Round
-from ..core.scorers import OneShot
-from .gates import TextObjective
-
-
-@dataclass(frozen=True)
-class ContextCite(OneShot):
-    """Weights of a Lasso over `ablations` random sets, each of about half of the features."""
-
-    ablations: int = 64
-    penalty: float = 0.01
-    name = "context-cite"
-
-    def __post_init__(self) -> None:
-        check_knobs(self, "ablations", penalty=(0, 100))
-
-    def __call__(self, objective: Objective, round: Round) -> Tensor:
-        """The weights of features; what is selected is present in every set."""
-        try:
-            from sklearn.linear_model import Lasso
-        except ImportError as error:
-            raise MissingPackage(
-                "Expected the package scikit-learn for ContextCite (it is not installed). "
-                'Try pip install "greedypig[sklearn]".'
-            ) from error
-        mask, drawing = round.mask, round.generator(0, 0)
-        drawn = torch.rand(1, self.ablations, objective.n, generator=drawing) < 0.5
-        sets = torch.maximum(drawn.to(mask), mask.unsqueeze(1))
-        values = objective.values(sets)[0].double()
-        # Sets are standardised, and weights are those of the sets themselves. G itself is fitted;
-        # its authors fit the logit of an answer's probability, divided by the number of tokens.
-        x, y = sets[0].double().cpu().numpy(), values.cpu().numpy()
-        spread = x.std(0) + 1e-12
-        fit = Lasso(alpha=self.penalty).fit((x - x.mean(0)) / spread, y)
-        return torch.from_numpy(fit.coef_ / spread).to(mask).unsqueeze(0)
-
-
-@dataclass(frozen=True)
-class Attention(OneShot):
-    """The attention that a feature's tokens get, mean over layers and heads."""
-
-    name = "attention"
-
-    def __call__(self, objective: Objective, round: Round) -> Tensor:
-        """The attention to each feature."""
-        return as_text(objective, self.name).attention().to(round.mask).unsqueeze(0)
+from greedypig.core.errors import Argument, InvalidInput, MissingPackage
+from greedypig.core.numbers import check_knobs
+from greedypig.core.objective import Objective
+from greedypig.core.registry import TEXT, register
+from greedypig.core.rounds import Round
+from greedypig.core.scorers import OneShot
+from greedypig.text.comparison_methods import as_text
 
 
 @dataclass(frozen=True)
@@ -154,13 +112,26 @@ class CaptumShapley(OneShot):
         return llm_scores(objective, round.mask, self.name, make, n_samples=self.orders)
 
 
-def as_text(objective: Objective, method: str) -> TextObjective:
-    """The objective of one side, if it is a text's."""
-    if isinstance(objective.plain, TextObjective):
-        return objective.plain
-    raise InvalidType(
-        f"Expected a text for method {method!r} (got another input). Try gp.explain_text."
-    )
+@dataclass(frozen=True)
+class Shapley(OneShot):
+    """Captum's ShapleyValueSampling over the features: as many permutations as `forwards` forwards
+    allow, at least one; a permutation of n features costs n."""
+
+    forwards: int = 64
+    name = "shapley"
+
+    def __call__(self, objective: Any, round: Round) -> Tensor:
+        """The mean gain of each feature over random orders."""
+        from captum.attr import ShapleyValueSampling
+
+        torch.manual_seed(round.seed)
+        samples = max(1, (self.forwards - 2) // objective.n)
+        method = ShapleyValueSampling(lambda rows: objective.values(rows.unsqueeze(0))[0])
+        rows = min(objective.n, objective.points)
+        scores: Tensor = method.attribute(
+            torch.ones_like(round.mask), n_samples=samples, perturbations_per_eval=rows
+        )
+        return scores.to(round.mask)
 
 
 def captum_attr() -> Any:
@@ -222,3 +193,13 @@ def llm_scores(
     text.count_forwards(calls)
     each: Tensor = result.token_attr[text.answer.explained.to(result.token_attr.device)]
     return each.sum(0).to(mask).unsqueeze(0) * (1 - mask)
+
+
+for name, title, knobs in (
+    ("gradient-input", "GradientInput", ""),
+    ("captum-layer-ig", "CaptumLayerIG", "steps"),
+    ("captum-ablation", "CaptumAblation", ""),
+    ("captum-shapley", "CaptumShapley", "orders"),
+    ("shapley", "Shapley", "forwards"),
+):
+    register(name, f"reproduction.text.rivals:{title}", TEXT, knobs)
