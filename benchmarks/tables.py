@@ -34,8 +34,8 @@ import greedypig as gp
 from greedypig.core.features import Elements
 from greedypig.core.rounds import Round
 from greedypig.core.schedule import equal
+from greedypig.network.distributed import ALONE, Group, joined
 from greedypig.tables import Batches, losses, new_network, open_table, row_batches, survey
-from greedypig.tables.distributed import ALONE, Group, joined
 from greedypig.tables.networks import network_for
 from greedypig.tables.objective import TableObjective
 from greedypig.tables.stream import feed

@@ -17,7 +17,7 @@ from greedypig.cli.failures import DONE, FAILED, Stopped, UsageError
 from greedypig.cli.main import command_parser, run_program
 from greedypig.cli.terminal import Terminal
 from greedypig.core.errors import InvalidInput, InvalidType
-from greedypig.tables.distributed import Group, joined, own_device
+from greedypig.network.distributed import Group, joined, own_device
 
 from . import REPRODUCTIONS
 from .experiment import MARK, Experiment

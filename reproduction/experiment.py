@@ -28,8 +28,8 @@ import torch
 from greedypig.core.errors import GreedyPigError, InvalidInput, MissingPackage, did_you_mean
 from greedypig.core.layout import Layout
 from greedypig.core.methods import with_knobs
+from greedypig.network.distributed import ALONE, Group
 from greedypig.results.files import write_whole
-from greedypig.tables.distributed import ALONE, Group
 from greedypig.tensors.methods import choose, within
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ def results(folder):
 def _contents(a):
     plain = {field.name: getattr(a, field.name) for field in fields(a)}
     plain |= {"features": a.features.state(), "seconds": None, "layout": repr(a.layout)}
-    plain["about"] = {key: fact for key, fact in a.about.record().items() if key != "command"}
+    plain["about"] = a.about.record() | {"command": None}
     text = json.dumps(plain, default=lambda x: x.tolist() if isinstance(x, Tensor) else str(x))
     return re.sub(r'"seconds": [\d.e-]+', "", text)
 

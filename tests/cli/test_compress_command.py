@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import graph_model
-from greedypig.graphs import load_graph, load_model, make_graph, save_graph
+from greedypig.graphs import load_graph, load_model, make_graph, save_graph, training
 from greedypig.graphs.compression import Judge
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--rounds", "3", "--steps", "2")
@@ -156,7 +155,7 @@ def test_edge_lists_are_read(answer, graph, place):
 
 def test_a_stopped_training_goes_on(call, answer, graph, place, monkeypatch):
     whole = answer("compress", "graph.npz", *QUICK, "--out", "whole")
-    plain = graph_model.Training.step
+    plain = training.Training.step
 
     def step(self):
         plain(self)
@@ -164,7 +163,7 @@ def test_a_stopped_training_goes_on(call, answer, graph, place, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as m:
-        m.setattr(graph_model.Training, "step", step)
+        m.setattr(training.Training, "step", step)
         code, _, err = call("compress", "graph.npz", *QUICK)
     assert code == 1
     assert "after 5 epochs" in err

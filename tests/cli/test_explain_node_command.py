@@ -116,17 +116,6 @@ def test_a_lonely_node_has_an_empty_answer(answer, call, graph, place):
     assert "no edge is within" in out
 
 
-@pytest.mark.slow
-def test_the_network_is_trained_once(answer, graph, monkeypatch):
-    from greedypig.cli import graph_model
-
-    first = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
-    monkeypatch.setattr(graph_model.Training, "step", None)
-    again = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
-    assert again["order"] == first["order"]
-    assert again["probabilities"] == first["probabilities"]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -6,11 +6,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra tables")
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tiny_tables
 
 import greedypig as gp
-from greedypig.cli.select_job import adapt, batches_for
-from greedypig.tables import Batches, evaluate, open_table, survey
+from greedypig.tables import job, open_table, survey
 
 ASK = ("--label", "y", "--k", "1,3", "--seeds", "1", "--epochs", "1", "--methods", "greedy-pig")
 
@@ -53,16 +51,6 @@ def test_a_number_may_be_answered_in_its_own_units(answer, place):
     record = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:own_units")
     assert record["order"][:3] == ["a", "b", "c"]
     assert any("'y' in its own units" in text for text in record["warnings"])
-
-
-def test_which_units_are_taken_is_found_from_the_rows(place):
-    table = open_table(written(place, number))
-    batches = Batches(table, survey(table, "y"))
-    label = batches.schema.label
-    standard = tiny_tables.Other(lambda z: (50 + 10 * z - label.mean) / label.deviation)
-    for model, note in ((tiny_tables.own_units(), "'y' in its own units"), (standard, "")):
-        assert note in adapt(model, batches)
-        assert evaluate(model, batches_for(model, batches)).loss < 1e-6
 
 
 def two(n, task, seed=0, shift=0.0, classes=("low", "high")):
@@ -138,17 +126,15 @@ def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_named(call, place
 
 
 def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch):
-    from greedypig.cli import select_job
-
     written(place, binary)
-    plain = select_job.write_whole
+    plain = job.write_whole
 
     def full(file, content):
         if file.name == "network.safetensors":
             raise gp.DiskFull("Expected space on the disk (got: No space left on device).")
         plain(file, content)
 
-    monkeypatch.setattr(select_job, "write_whole", full)
+    monkeypatch.setattr(job, "write_whole", full)
     code, _, err = call("select", "t.parquet", *ASK, "--out", "out")
     assert code == 1
     assert "No space left on device). Go on with:" in err

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,10 +19,9 @@ import tiny_tables
 import greedypig as gp
 from agreement import agree_in_numbers
 from conftest import environment
-from greedypig.cli import select_job
 from greedypig.core import carry_out
 from greedypig.results import storage
-from greedypig.tables import Reading
+from greedypig.tables import job
 
 QUICK = ("--seeds", "1", "--epochs", "1")
 OWN = ("--model", "tiny_tables:build")
@@ -189,42 +187,6 @@ def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
     assert sentence in (folder / "selection.md").read_text()
     page = (folder / "selection.html").read_text()
     assert sentence in html.unescape(page)
-
-
-def plan(ks=(), model=None):
-    return select_job.Plan("y", Reading(), ks, 1, 0, ("ig",), model, None)
-
-
-@pytest.mark.parametrize(
-    ("model", "categories", "numbers", "baseline"),
-    [
-        (None, 26, 13, "conditional"),
-        ("my:model", 26, 13, "zero"),
-        (None, 300, 10, "zero"),
-        (None, 0, 1500, "conditional"),
-    ],
-)
-def test_the_usual_baseline_asks_what_suffices_of_our_own_network(
-    model, categories, numbers, baseline
-):
-    schema = SimpleNamespace(numbers=range(numbers), categories=range(categories))
-    assert plan((5,), model).settled(schema).baseline == baseline
-
-
-@pytest.mark.parametrize(
-    ("columns", "ks"),
-    [
-        (1, (1,)),
-        (3, (1, 2)),
-        (11, (1, 2, 3, 5, 7, 10)),
-        (20, (1, 2, 3, 5, 7, 10)),
-        (21, (5, 10, 20)),
-        (31, (5, 10, 20, 30)),
-    ],
-)
-def test_a_table_of_few_columns_is_retrained_on_one_two_and_three(columns, ks):
-    schema = SimpleNamespace(numbers=range(columns - 1), categories=range(1))
-    assert plan().settled(schema).ks == ks
 
 
 # Columns.
@@ -421,16 +383,16 @@ def test_a_schema_of_the_model_that_cannot_be_read_is_one_sentence(call, table, 
 @pytest.mark.parametrize(("stage", "at"), [("greedy-pig", 4), ("ig", 1), ("retraining", 3)])
 def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypatch, stage, at):
     whole = answer(*ARGS, "--out", "whole")
-    left, plain = [at], select_job.SelectJob.advance
+    left, plain = [at], job.SelectJob.advance
 
-    def advance(self, name, share):
-        plain(self, name, share)
-        left[0] -= name == stage
+    def advance(self, share):
+        plain(self, share)
+        left[0] -= self.stage.endswith(stage)
         if left[0] == 0:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as m:
-        m.setattr(select_job.SelectJob, "advance", advance)
+        m.setattr(job.SelectJob, "advance", advance)
         code, out, err = call(*ARGS)
     assert (code, out) == (1, "")
     assert "Stopped while" in err
@@ -440,23 +402,6 @@ def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypat
     again = answer(*ARGS, "--resume")
     for key in ("order", "losses", "loss_all", "gradients", "path"):
         assert again[key] == whole[key]
-
-
-@pytest.mark.slow
-def test_what_is_done_is_not_done_again_and_more_is_added(answer, table, monkeypatch):
-    first = answer(*ARGS)
-    trained, plain = [], select_job.tables.retrain
-
-    def watched(*args, watch, **more):
-        return plain(*args, watch=lambda training, _: trained.append(training), **more)
-
-    monkeypatch.setattr(select_job.tables, "retrain", watched)
-    assert answer(*ARGS, "--resume")["losses"] == first["losses"]
-    assert trained == []
-    more = answer(*ARGS, "--seeds", "2", "--resume")
-    assert {t.seed for t in trained} == {1}
-    assert more["losses"]["ig"]["2"]["standard_error"] is not None
-    assert set(answer(*ARGS, "--k", "1,4", "--resume")["losses"]["ig"]) == {"1", "4"}
 
 
 @pytest.mark.slow

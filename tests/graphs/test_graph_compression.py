@@ -10,8 +10,10 @@ from greedypig.graphs.compression import (
     TITLES,
     Judge,
     compare,
+    compression,
     edge_order,
     kept_count,
+    shares_with,
     trace,
 )
 from greedypig.graphs.node_notes import explain_node_of, facts_of, selected_edges
@@ -72,6 +74,18 @@ def test_g_is_the_objective_that_greedy_pig_climbs(graph, model):
     found = [judge.look(a.order[:end]).g for end in ends]
     assert found == pytest.approx(a.values.tolist(), abs=1e-5)
     assert judge.full.g == pytest.approx(a.full_value, abs=1e-5)
+
+
+def test_orders_are_measured_for_the_page_of_a_compression(graph, model, tmp_path):
+    judge = Judge(model, graph)
+    orders = {name: edge_order(name, model, graph) for name in ("ig", "random")}
+    a = compression(orders, judge, keep=0.33)
+    assert a.about.kept_edges == 165
+    assert 0.33 in a.about.traces["random"].fractions
+    measured = trace(judge, orders["random"].order, shares_with(0.33))
+    assert a.about.traces["random"].agreement == measured.agreement
+    a.to_html(tmp_path / "c.html")
+    assert "random edges" in (tmp_path / "c.html").read_text()
 
 
 def test_the_fast_way_and_the_model_s_own_agree(graph, model):

@@ -82,6 +82,38 @@ def test_a_stopped_training_goes_on_to_the_same_network(graph, tmp_path):
         assert torch.equal(a, b)
 
 
+def test_a_folder_keeps_the_network_and_a_stopped_training(graph, tmp_path, monkeypatch):
+    whole, plain = train(graph, QUICK, seed=3), Training.step
+
+    def step(self):
+        plain(self)
+        if self.epoch == 9:
+            raise KeyboardInterrupt
+
+    def trained():
+        return train(graph, QUICK, seed=3, folder=tmp_path / "new" / "folder")
+
+    with monkeypatch.context() as m:
+        m.setattr(Training, "step", step)
+        with pytest.raises(KeyboardInterrupt):
+            trained()
+    first = trained()
+    assert first.facts() == whole.facts()
+    monkeypatch.setattr(Training, "step", None)  # Not another epoch.
+    for again in (first, trained()):
+        assert again.facts() == whole.facts()
+        for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+    assert [p.name for p in (tmp_path / "new" / "folder").iterdir()] == ["model.safetensors"]
+
+
+def test_a_network_in_the_folder_that_is_not_ours_is_left_alone(graph, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"mine")
+    with pytest.raises(gp.InvalidInput, match="which is left alone"):
+        train(graph, QUICK, folder=tmp_path)
+    assert (tmp_path / "model.safetensors").read_bytes() == b"mine"
+
+
 def test_another_run_s_file_is_not_taken_up(graph, tmp_path):
     Training(graph, QUICK, seed=3).save(tmp_path / "a.pt")
     assert not Training(graph, QUICK, seed=4).take_up(tmp_path / "a.pt")

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
 from greedypig.core.errors import InvalidInput
+from greedypig.network.distributed import ALONE, Group
 from greedypig.results.table_notes import student
 from greedypig.tables import CRITEO, Effort, open_table
-from greedypig.tables.distributed import ALONE, Group
 from reproduction import criteo, experiment
 
 ROWS = 400

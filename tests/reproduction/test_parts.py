@@ -7,7 +7,7 @@ import pytest
 
 import greedypig as gp
 from greedypig.core.methods import InRounds
-from greedypig.tables.distributed import ALONE, Group
+from greedypig.network.distributed import ALONE, Group
 from reproduction import REPRODUCTIONS
 from reproduction.__main__ import command, module_of, parser
 from reproduction.experiment import Experiment, Task, read_record, read_settings, write_record

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import greedypig as gp
+from greedypig.network.distributed import Group
 from greedypig.tables import Batches, Reading, open_table
 from greedypig.tables import row_batches as module
 from greedypig.tables import survey as look
-from greedypig.tables.distributed import Group
 from greedypig.tables.stream import feed
 
 ROOT = Path(__file__).parent.parent.parent

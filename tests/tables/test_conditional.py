@@ -8,9 +8,9 @@ from torch import nn
 import greedypig as gp
 from agreement import agree
 from greedypig.models import TabularMLP
+from greedypig.network.distributed import ALONE
 from greedypig.tables import losses
 from greedypig.tables.baseline import set_baseline
-from greedypig.tables.distributed import ALONE
 from greedypig.tables.networks import network_for
 from greedypig.tables.stream import feed
 

@@ -323,8 +323,7 @@ def test_a_line_of_names_alone_has_no_rows(tmp_path):
 def test_text_is_converted_once_into_the_folder_of_a_job(tmp_path):
     path = write(tmp_path / "t.csv")
     for _ in range(2):
-        table = open_table(path)
-        table.convert(tmp_path / "work")
+        table = open_table(path).converted(tmp_path / "work")
         (file,) = (tmp_path / "work").iterdir()
         if _ == 0:
             written = file.stat().st_mtime_ns

@@ -12,9 +12,9 @@ from worlds import Plain, cut, deep, mixed, regression
 
 import greedypig as gp
 from agreement import agree
+from greedypig.network.distributed import ALONE
 from greedypig.tables import losses
 from greedypig.tables.baseline import set_baseline
-from greedypig.tables.distributed import ALONE
 from greedypig.tables.networks import network_for
 from greedypig.tables.objective import TableObjective
 from greedypig.tables.stream import feed

@@ -143,7 +143,7 @@ SELECT_EXAMPLES = """\
   greedypig select train.parquet --label clicked --k 5,10,20,30
   greedypig select 'days/*.parquet' --valid last.parquet --label clicked
   greedypig select people.csv --label income --drop id --categorical zip"""
-TASKS = {"classification": "classes", "regression": "number"}
+TASKS: dict[str, Any] = {"classification": "classes", "regression": "number"}
 
 
 def select(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +168,7 @@ def select(parser: argparse.ArgumentParser) -> None:
     add("--epochs", **count, help=f"{words} (default: 20, of small tables 3,000 batches)")
 
     add = options.group(parser, "method").add_argument
-    add("--k", dest="ks", type=_ks, default=(), metavar="N,M,…", help="how many columns to keep")
+    add("--k", type=_ks, default=(), metavar="N,M,…", help="how many columns to keep")
     usual = serving(METHODS, COLUMNS, compared=True)
     _add_methods(parser, serving(METHODS, COLUMNS), usual, _column_methods)
     add("--seeds", **count, default=3, help="trainings of each set of columns (default: 3)")

@@ -18,12 +18,12 @@ from ..core.records import plain_fields
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
 from ..graphs.compression import (
-    SHARES,
     TITLES,
     Judge,
     compression,
     edge_order,
     kept_count,
+    shares_with,
     trace,
 )
 from ..graphs.methods import FOR_EDGES
@@ -47,14 +47,13 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if kept_count(args.keep, graph.m) < 1:
         raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
     files = job.files(*FILES)
-    shares = tuple(sorted({*SHARES, args.keep}))
     sessions = {name: job.session(f"methods/{name}.gpig") for name in args.methods}
     results: dict[str, gp.Attribution] = {}
 
     def explain(method: Any, session: Session, checkpoint: Path) -> gp.Attribution:
         search = {"objective": args.objective, "seed": args.seed, "checkpoint": checkpoint}
         a = edge_order(method, job.network.model, graph, progress=session, **search)
-        return a.with_notes({"trace": trace(judge, a.order, shares)})
+        return a.with_notes({"trace": trace(judge, a.order, shares_with(args.keep))})
 
     with terminal.bar(graph.name) as bar:
         job.find_network(bar)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ..core.attribution import Attribution
-from ..core.errors import GreedyPigError, first_line
-from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
-from ..graphs.compression import logits_of
-from ..graphs.files import read_tensors
-from ..network.from_spec import build
+from ..graphs import Graph, Recipe, Training, load_graph
+from ..graphs.given_model import given_model
+from ..graphs.training import MODEL
 from ..results.wording import count
 from . import options, outputs
 from .commands import TRAINING
 from .failures import Stopped, UsageError, wrong_command
 from .resumable import Explain, Session
 from .terminal import Bar, Terminal, duration
-
-MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
 
 
 @dataclass(frozen=True)
@@ -98,71 +92,35 @@ class GraphJob:
     def find_network(self, bar: Bar) -> None:
         """Take the network asked for, else the paper's GCN: trained, or from an earlier run."""
         args, graph = self.args, self.graph
-        own = {name: getattr(args, name) for name in TRAINING if getattr(args, name) is not None}
+        recipe = {name: getattr(args, name) for name in TRAINING if getattr(args, name) is not None}
         with wrong_command():
             if args.model is not None or args.weights is not None:
-                self.network = self._given_network(list(own))
+                for option in recipe:
+                    raise UsageError(
+                        f"Expected --{option} only for a network trained here (got --model or "
+                        "--weights beside it)."
+                    )
+                model = given_model(graph, args.model, args.weights)
+                name = args.model or f"GCN of {Path(args.weights).name}"
+                self.network = Network(model, name, {}, None)
                 self._print_notes()
                 return
-            training = Training(graph, Recipe.of(graph, **own), seed=args.seed)
+            training = Training(graph, Recipe.of(graph, **recipe), seed=args.seed)
         self._print_notes()
-        file, partial, name = self.folder / MODEL, self.folder / PARTIAL, training.name
-        facts, saved = training.identity(), _facts(file)
-        if {k: saved.get(k) for k in facts} == facts:  # Training gives the same again.
-            self.network = Network(load_model(file, graph), name, saved, file)
-            return
-        if args.resume:
-            training.take_up(partial)
-        bar.label = f"training {name}"
+        bar.label = f"training {training.name}"
         bar.follow(lambda: training.epoch, training.recipe.epochs)
         try:
-            training.finish()
+            training.finish_in(self.folder, resume=args.resume)
         except KeyboardInterrupt:
-            if training.epoch:
-                training.save(partial)
             epochs = count(training.epoch, "epoch")
             raise Stopped(f"Stopped while training, after {epochs}.") from None
-        facts |= {"epochs": training.epoch, "best_epoch": training.best_epoch}
-        facts["val_accuracy"] = training.val_accuracy
-        save_model(training.model, file, json.dumps(facts))
-        partial.unlink(missing_ok=True)
-        self.network = Network(training.model, name, facts, file)
+        file = self.folder / MODEL
+        self.network = Network(training.model, training.name, training.facts(), file)
 
     def _print_notes(self) -> None:
         """What was corrected in the graph, once nothing is wrong with the command."""
         for note in self.graph.notes:
             self.terminal.note(f"{self.graph.name}: {note}")
-
-    def _given_network(self, training: Sequence[str]) -> Network:
-        args, graph = self.args, self.graph
-        for option in training:
-            raise UsageError(
-                f"Expected --{option} only for a network trained here (got --model or --weights "
-                "beside it)."
-            )
-        if args.model is None:
-            name = f"GCN of {Path(args.weights).name}"
-            return Network(load_model(args.weights, graph), name, {}, None)
-        model = build(args.model).to(graph.x.device)
-        if args.weights is not None:
-            try:
-                model.load_state_dict(read_tensors(Path(args.weights)))
-            except Exception as error:  # Anything may lie in a file of that name.
-                raise UsageError(
-                    f"Expected the weights of {args.model} in {args.weights} "
-                    f"(got: {first_line(error) or type(error).__name__})."
-                ) from error
-        model.eval().requires_grad_(False)
-        try:
-            logits_of(model, graph)(None)
-        except GreedyPigError:
-            raise
-        except Exception as error:
-            raise UsageError(
-                f"Expected {args.model} to take (x, edge_index, edge_weight) "
-                f"(got {type(error).__name__}: {first_line(error)})."
-            ) from error
-        return Network(model, args.model, {}, None)
 
     def finish(self, a: Attribution, own: dict[str, Any], files: Sequence[Path]) -> None:
         """Print what all graph commands have cost and written, and the object of --json."""
@@ -179,13 +137,3 @@ class GraphJob:
                 "files": [fspath(file) for file in files],
             }
         )
-
-
-def _facts(file: Path) -> dict[str, Any]:
-    """The training facts in a network's file; none where it has none."""
-    try:
-        with safe_open(fspath(file), framework="pt") as opened:
-            facts = json.loads((opened.metadata() or {}).get("greedypig", "{}"))
-    except (SafetensorError, OSError, ValueError, RecursionError):
-        return {}
-    return facts if isinstance(facts, dict) else {}

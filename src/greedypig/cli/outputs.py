@@ -14,12 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..results.files import remove_stale_parts, write_whole
+from ..results.files import MARK, is_ours, remove_stale_parts, write_whole
 from .failures import UsageError
 
-MARK, CSV_MARK = b"greedypig", b"method,"
-"""Every file of greedypig has the first in its first bytes; tables as CSV begin with the other."""
-HEAD = 65536
 ENDINGS = (".gpig", ".html")
 
 
@@ -69,11 +66,8 @@ def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
     for path in paths:
         if not path.exists() and not path.is_symlink():
             continue
-        if path.is_file():
-            with path.open("rb") as file:
-                head = file.read(HEAD)
-            if mark in head or (path.suffix == ".csv" and head.startswith(CSV_MARK)):
-                continue
+        if is_ours(path, mark):
+            continue
         raise UsageError(
             f"Expected {path} to be free, or a file of greedypig (got another, which is left "
             "alone). Try --out FOLDER."

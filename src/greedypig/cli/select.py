@@ -7,7 +7,6 @@ import csv
 import importlib.util
 import json
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from os import fspath
@@ -20,22 +19,19 @@ from .. import plots
 from .. import report as pages
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
 from ..core.records import plain_fields
+from ..network.distributed import Group, joined, own_device, restarted
 from ..results import table_notes
 from ..results.files import write_whole
-from ..results.table_notes import ColumnNotes, Selection, Summary, TableFacts
+from ..results.table_notes import ColumnNotes, Summary
 from ..results.wording import count
-from ..tables import Reading, Schema, Table, criteo_reading, open_table
-from ..tables.distributed import joined, own_device, restarted
+from ..tables import SelectJob, Table, open_table
 from . import options, outputs
 from .commands import TASKS
 from .failures import DONE, Stopped, UsageError
-from .select_job import Plan, SelectJob
 from .terminal import BOLD, Terminal, duration
 
-SAME = ("ks", "seeds", "seed", "methods", "model", "epochs")
-"""Options that a plan takes as they are."""
-CRITEO = {"label", "I1", "I13", "C1", "C26"}
-"""Columns by which Criteo's tables are recognised."""
+SAME = ("label", "valid", "model", "methods", "seeds", "epochs", "seed")
+"""Options that a job takes as they are."""
 STEM, ENDINGS = "selection", ("gpig", "md", "csv", "png", "html")
 CSV_HEAD = "method,k,loss,loss_standard_error,accuracy,accuracy_standard_error,r2,columns"
 
@@ -46,63 +42,40 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         if not group.first:  # One process speaks for all.
             terminal.follow()
         try:
-            opened, plan = _plan(args)
-            folder = outputs.folder(Path(args.out or _folder_name(args.tables[0])))
-            outputs.refuse_foreign(folder / f"{STEM}.{ending}" for ending in ENDINGS)
-            device = options.device(own_device(args.device))
-            with terminal.bar(Path(opened[0].source).name) as bar:
-                job = SelectJob(opened, plan, folder, bar, device=device, group=group)
+            job = _job(args, group)
+            outputs.folder(job.folder)
+            outputs.refuse_foreign(job.folder / f"{STEM}.{ending}" for ending in ENDINGS)
+            with terminal.bar(Path(job.tables[0].source).name) as bar:
+                bar.follow(lambda: job.share, 1)
+
+                def follow(*_: object) -> None:
+                    bar.label = job.stage + job.detail
+
                 try:
-                    job.run(args.resume or restarted())
+                    a = job.run(resume=args.resume or restarted(), progress=follow)
                 except KeyboardInterrupt:
                     raise Stopped(f"Stopped while {job.stage}.") from None
         except (InvalidInput, InvalidType, InvalidFile) as error:
             raise UsageError(*error.pieces) from error
         if group.first:
-            report(job, terminal)
+            _report(job, a, terminal)
     return DONE
 
 
-def _plan(args: argparse.Namespace) -> tuple[list[Table], Plan]:
-    """The tables opened and the options read; whatever is wrong is a wrong command."""
+def _job(args: argparse.Namespace, group: Group) -> SelectJob:
+    """The job of the command line."""
     table = open_table(*args.tables)
-    is_criteo = set(table.kinds) >= CRITEO
-    label = args.label or ("label" if is_criteo else None)
-    if label is None:
-        raise UsageError(
-            f"Expected --label, the column to predict, of {', '.join(list(table.kinds)[:12])}"
-            f"{', …' if len(table.kinds) > 12 else ''} (got none)."
-        )
-    table.check(label)
-    categorical, drop = _columns(args.categorical, table), _columns(args.drop, table)
-    table = table.without([name for name in drop if name != label])
-    columns = len(table.kinds) - 1
-    if not columns:
-        raise UsageError(
-            f"Expected columns besides the label {label!r} in {table.source} (got none). "
-            "Try a table that has the columns to choose from."
-        )
-    if not 0 < max(args.ks, default=1) <= columns:
-        raise UsageError(
-            f"Expected --k of at most {columns}, the number of columns besides the label "
-            f"(got {max(args.ks, default=1)}). Try --k {columns}."
-        )
-    further = [] if args.valid is None else [open_table(args.valid, keep=table.kinds)]
-    training = {file.path.resolve() for file in table.files}
-    for file in (file for valid in further for file in valid.files):
-        if file.path.resolve() in training:
-            warnings.warn(
-                f"{outputs.shown(file.path)} is among the training rows and the validation rows: "
-                "losses will be too low. Try --valid with rows of its own, or none.",
-                stacklevel=2,
-            )
-    task: Any = TASKS.get(args.task)
-    keep = None if args.model else ()  # A model takes all the columns that it knows.
-    reading = Reading(categorical, keep=keep, task=task)
-    if is_criteo and not (categorical or drop):
-        reading = criteo_reading(task=task, keep=keep)
-    same = {name: getattr(args, name) for name in SAME}
-    return [table, *further], Plan(label, reading, **same)
+    return SelectJob(
+        table,
+        drop=_columns(args.drop, table),
+        categorical=_columns(args.categorical, table),
+        task=args.task and TASKS[args.task],
+        ks=args.k,
+        folder=args.out or _folder_name(args.tables[0]),
+        device=options.device(own_device(args.device)),
+        group=group,
+        **{name: getattr(args, name) for name in SAME},
+    )
 
 
 def _columns(texts: Sequence[str], table: Table) -> tuple[str, ...]:
@@ -121,21 +94,12 @@ def _folder_name(table: str) -> str:
     return f"{stem}-selection"
 
 
-def report(job: SelectJob, terminal: Terminal) -> None:
+def _report(job: SelectJob, a: gp.Attribution, terminal: Terminal) -> None:
     """Write the files of a job that is done, and print what it found."""
-    a = next(iter(job.results.values()))
-    assert isinstance(a.about, TableFacts)
-    selection = _selection(job)
-    facts = replace(
-        a.about,
-        source=Path(job.tables[0].source).name,
-        model=selection.network,
-        baseline=job.plan.baseline,
-        objective=job.schema.loss,
-        command=terminal.command_line(),
-        selection=selection,
-    )
-    a = a.with_notes(facts)
+    facts: Any = a.about
+    told = tuple(terminal.sentence(warning) for warning in job.warnings)
+    selection = replace(facts.selection, warnings=told)
+    a = a.with_notes({"command": terminal.command_line(), "selection": selection})
     notes = ColumnNotes.of(a)
     files = _write(a, notes, job.folder)
     _tell(a, notes, terminal)
@@ -144,40 +108,6 @@ def report(job: SelectJob, terminal: Terminal) -> None:
         f"{outputs.wrote(files)}"
     )
     terminal.result(_record(job, a, notes) | {"files": [fspath(file) for file in files]})
-
-
-def _selection(job: SelectJob) -> Selection:
-    """Everything about the selection that its result keeps."""
-    label = job.schema.label
-    return Selection(
-        label=label.name,
-        metric=table_notes.METRICS[label.task],
-        task=job.survey.schema.label.in_words(),
-        train_rows=job.train.rows,
-        valid_rows=job.valid.rows,
-        seeds=job.plan.seeds,
-        ks=job.plan.ks,
-        **vars(job.retrained),
-        orders={method: tuple(rankings[0]) for method, rankings in job.orders.items()},
-        kinds=_kinds(job.schema),
-        network=job.plan.model or "TabularMLP",
-        network_loss=job.network_loss,
-        constant=job.constant,
-        left_out=job.survey.left_out,
-        warnings=tuple(job.warnings),
-    )
-
-
-def _kinds(schema: Schema) -> dict[str, str]:
-    """Every column in a few words."""
-    numbers = {c.name: "number, by its logarithm" if c.log else "number" for c in schema.numbers}
-    categories = {c.name: f"category of {len(c.values):,}" for c in schema.categories}
-    kinds = numbers | categories
-    columns: list[Any] = [*schema.numbers, *schema.categories]
-    for column in columns:
-        if column.missing:
-            kinds[column.name] += f", {100 * column.missing:.2g} % missing"
-    return kinds
 
 
 def _write(a: gp.Attribution, notes: ColumnNotes, folder: Path) -> list[Path]:

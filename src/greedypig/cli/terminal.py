@@ -33,7 +33,7 @@ DIRECTIONS = [0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
 ESCAPES = {c: f"\\x{c:02x}" for c in CONTROLS} | {c: f"\\u{c:04x}" for c in DIRECTIONS}
 GAP = 2
 """Spaces between the columns of a table."""
-PARAMETERS = {"target": "class_", "gradients": "budget"}
+PARAMETERS = {"target": "class_", "gradients": "budget", "ks": "k", "folder": "out"}
 """Parameters of the library whose option has another name (that in the parsed arguments)."""
 LARGEST_WIDTH, UNLIMITED = 100, 1_000_000
 """Columns to write in: on a wide terminal, and where there is no terminal to fit into."""
@@ -129,6 +129,8 @@ class Terminal:
         option = f"--{name.rstrip('_').replace('_', '-')}"
         if value is None or value is False:
             return f"no {option}"
+        if isinstance(value, tuple):  # Names with commas in them are quoted.
+            value = ",".join(f'"{one}"' if "," in str(one) else str(one) for one in value)
         return option if value is ... or value is True else f"{option} {shlex.quote(str(value))}"
 
     def trace(self, error: BaseException) -> None:

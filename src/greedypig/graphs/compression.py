@@ -87,6 +87,11 @@ def kept_count(share: float, edges: int) -> int:
     return int(share * edges + 0.5)
 
 
+def shares_with(keep: float) -> tuple[float, ...]:
+    """The shares that a comparison measures: the usual ones, and the share that is kept."""
+    return tuple(sorted({*SHARES, keep}))
+
+
 def trace(judge: Judge, order: Tensor, shares: Sequence[float] = SHARES) -> Trace:
     """Measures of the first edges of an order at every share."""
     counts = [kept_count(share, judge.graph.m) for share in shares]
@@ -123,8 +128,9 @@ def compare(
 
 def compression(results: Mapping[str, Attribution], judge: Judge, keep: float) -> Attribution:
     """The first method's result with the facts of a compressed graph: what was kept of it, and the
-    curves of all methods. results: by method, each with its `trace`."""
+    curves of all methods. results: by method; those without a `trace` are measured."""
     graph, full = judge.graph, judge.full
+    shares = shares_with(keep)
     first = next(iter(results.values()))
     measured = {"accuracy": full.accuracy, "agreement": full.agreement, "g": full.g}
     facts = CompressionFacts(
@@ -141,16 +147,15 @@ def compression(results: Mapping[str, Attribution], judge: Judge, keep: float) -
         ),
         keep=keep,
         kept_edges=kept_count(keep, graph.m),
-        traces={name: _titled(name, a) for name, a in results.items()},
+        traces={name: _titled(name, a, judge, shares) for name, a in results.items()},
         full={name: value for name, value in measured.items() if value is not None},
     )
     return first.with_notes(facts, edges=graph.edges)
 
 
-def _titled(name: str, a: Attribution) -> Trace:
+def _titled(name: str, a: Attribution, judge: Judge, shares: Sequence[float]) -> Trace:
     measured = a.about.trace if isinstance(a.about, EdgeFacts) else None
-    if measured is None:
-        raise InvalidInput(f"Expected a trace in the notes of {name} (got none). Try trace(…).")
+    measured = measured or trace(judge, a.order, shares)
     title, gradients = TITLES.get(name, name), float(a.gradients_used)
     return replace(measured, title=title, gradients=gradients, seconds=a.seconds)
 

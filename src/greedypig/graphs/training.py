@@ -6,20 +6,23 @@ the same network as one that never stopped. Global random state is not touched.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 from torch.nn import functional
 
-from ..core.errors import InvalidFile, InvalidInput
+from ..core.errors import Argument, InvalidFile, InvalidInput
 from ..network.fingerprint import digest
 from ..network.randomness import Fork
-from ..results.files import write_whole
+from ..results.files import is_ours, write_whole
+from ..types import PathOrText
 from .files import read_tensors
 from .gcn import GCN
 from .graph import Graph
@@ -29,6 +32,8 @@ LARGE = 50_000
 """From so many nodes on the network is wider and is validated less often."""
 SPARSE = 0.2
 """Share of features that are not 0 up to which they are multiplied as a sparse matrix."""
+MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
+"""The files of a folder: the network, and the state of a training that was stopped."""
 PROGRESS = ("best", "epoch", "best_epoch", "best_loss", "val_accuracy")
 """Attributes of a `Training` that its file holds."""
 
@@ -117,6 +122,38 @@ class Training:
         if self.epoch % self.recipe.every == 0 or self.epoch == self.recipe.epochs:
             self._validate()
 
+    def finish_in(self, folder: PathOrText, *, resume: bool = True) -> Training:
+        """`finish`, with the network written to the folder; one that this training has written
+        there before is taken.
+
+        resume: go on with a training that was stopped there by Ctrl-C.
+        """
+        file, partial = Path(folder) / MODEL, Path(folder) / PARTIAL
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists() and not is_ours(file):
+            raise InvalidInput(
+                f"Expected {file} to be free, or a file of greedypig (got another, which is left "
+                "alone).",
+                advice=Argument("folder", "FOLDER"),
+            )
+        saved, identity = _facts(file), self.identity()
+        if {name: saved.get(name) for name in identity} == identity:
+            self.model = load_model(file, self.graph)  # Training gives the same again.
+            self.epoch, self.best_epoch = saved["epochs"], saved["best_epoch"]
+            self.val_accuracy = saved["val_accuracy"]
+            return self
+        if resume:
+            self.take_up(partial)
+        try:
+            self.finish()
+        except KeyboardInterrupt:
+            if self.epoch:
+                self.save(partial)
+            raise
+        save_model(self.model, file, json.dumps(self.facts()))
+        partial.unlink(missing_ok=True)
+        return self
+
     def finish(self) -> Training:
         """All epochs that are left; then `model` is the best network."""
         while not self.finished:
@@ -165,13 +202,27 @@ class Training:
         """All that the trained network depends on."""
         return {"recipe": asdict(self.recipe), "seed": self.seed, "graph": fingerprint(self.graph)}
 
+    def facts(self) -> dict[str, Any]:
+        """How the network was trained, as its file says."""
+        result = {"epochs": self.epoch, "best_epoch": self.best_epoch}
+        return self.identity() | result | {"val_accuracy": self.val_accuracy}
 
-def train(graph: Graph, recipe: Recipe | None = None, *, seed: int = 0) -> Training:
+
+def train(
+    graph: Graph,
+    recipe: Recipe | None = None,
+    *,
+    seed: int = 0,
+    folder: PathOrText | None = None,
+) -> Training:
     """The paper's three-layer GCN, trained on a graph: `train(graph).model`.
 
     recipe: widths and rates; None takes the usual ones for the graph's size.
+    folder: keeps the network, or the state of a training that was stopped by Ctrl-C: the same call
+        goes on from there.
     """
-    return Training(graph, recipe, seed=seed).finish()
+    training = Training(graph, recipe, seed=seed)
+    return training.finish() if folder is None else training.finish_in(folder)
 
 
 def graph_matrix(graph: Graph) -> Normalised:
@@ -199,6 +250,16 @@ def save_model(model: GCN, path: str | PathLike[str], facts: str = "GCN") -> Non
     """
     tensors = {k: t.detach().cpu().contiguous().clone() for k, t in model.state_dict().items()}
     write_whole(path, to_bytes(tensors, {"greedypig": facts}))
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    """The training facts in a network's file; none where it has none."""
+    try:
+        with safe_open(fspath(file), framework="pt") as opened:
+            facts = json.loads((opened.metadata() or {}).get("greedypig", "{}"))
+    except (SafetensorError, OSError, ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def load_model(path: str | PathLike[str], graph: Graph) -> GCN:

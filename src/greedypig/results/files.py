@@ -26,6 +26,9 @@ if sys.platform != "win32":
 
 Content = str | bytes | Callable[[IO[bytes]], object]
 """Text (written as UTF-8), bytes, or a function that writes to an open binary file."""
+MARK, CSV_MARK, HEAD = b"greedypig", b"method,", 65536
+"""Every file of greedypig has the first in its first bytes, so many; tables as CSV begin with the
+other."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PART = re.compile(r"\.(.*)\.[0-9a-f]{16}\.part")
 """Names of the hidden files: the start of the target's name, and a random number."""
@@ -54,6 +57,15 @@ def write_whole(path: str | PathLike[str], content: Content) -> None:
         if error.errno is None or not (error.filename is None or _PART.fullmatch(name)):
             raise
         raise _named(error, fspath(path)) from error
+
+
+def is_ours(path: Path, mark: bytes = MARK) -> bool:
+    """Has greedypig written this file? Its first bytes hold the mark, or begin as a table does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return mark in head or (path.suffix == ".csv" and head.startswith(CSV_MARK))
 
 
 def remove_stale_parts(*paths: str | PathLike[str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from ..results.table_notes import Constant, Summary
 from .column_checks import ColumnWarning
 from .files import CRITEO, Table, find_tables, open_table
+from .job import SelectJob
 from .retraining import Retrained, Training, retrain
 from .row_batches import Batches
 from .schema import Label, Schema
@@ -28,6 +29,7 @@ __all__ = [
     "Reading",
     "Retrained",
     "Schema",
+    "SelectJob",
     "Summary",
     "Survey",
     "Table",

@@ -21,6 +21,7 @@ from ..core.schedule import equal
 from ..core.scorers import MarginalGains, Random
 from ..core.stopping import Stop
 from ..core.two_sided import one_side, title, with_sides
+from ..network.distributed import ALONE, Group
 from ..network.fingerprint import callables, digest, fingerprint, versions
 from ..network.names import model_name
 from ..results.table_notes import TableFacts
@@ -28,7 +29,6 @@ from ..types import Baseline, MethodLike, Model, PathOrText, ProgressLike, Seed
 from . import losses
 from .baseline import keep_constant, set_baseline
 from .checks import check_model, check_rows
-from .distributed import ALONE, Group
 from .losses import LossLike
 from .methods import FOR_COLUMNS
 from .networks import Network, network_for
@@ -90,7 +90,7 @@ def select_features(
         linear regression on the selected ones, so that copies are not selected twice.
     names: one per column.
     seed: of everything random.
-    group: the processes that share the work (`greedypig.tables.distributed.joined()`).
+    group: the processes that share the work (`greedypig.network.distributed.joined()`).
     checkpoint, progress: as in `explain`. The first of the processes writes the file; the others
         read it.
 

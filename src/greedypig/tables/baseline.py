@@ -29,8 +29,8 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.registry import BASELINES, COLUMNS, serving
+from ..network.distributed import Group
 from .batch import Batch
-from .distributed import Group
 from .networks import Network
 
 CONDITIONAL = "conditional"

@@ -12,10 +12,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from ..network.distributed import Group
 from ..tensors.targets import PROBABILITIES, look_like_probabilities
 from . import losses
 from .batch import Batch, Rows
-from .distributed import Group
 from .networks import Network
 
 OUTPUT_ROWS = 1024

@@ -14,6 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -155,11 +156,16 @@ class TableFile:
                 f"{first_line(error)}). Try writing it again, or leave it out."
             ) from error
 
-    def convert(self, folder: Path) -> None:
-        """Convert the file to Parquet in this folder, unless it is Parquet or that was done."""
+    def converted(self, folder: Path) -> TableFile:
+        """The file as Parquet in this folder, converted unless it is Parquet or that was done."""
+        if self.path.name.lower().endswith(PARQUET):
+            return self
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        _ = self._parquet
+        file = copy(self)
+        file._folder = folder
+        vars(file).pop("_parquet", None)
+        _ = file._parquet
+        return file
 
     @cached_property
     def _parquet(self) -> tuple[Path, Any]:
@@ -270,10 +276,9 @@ class Table:
         """Rows of all files."""
         return sum(file.rows for file in self.files)
 
-    def convert(self, folder: Path) -> None:
-        """Convert text and Arrow files to Parquet in this folder; those there are used again."""
-        for file in self.files:
-            file.convert(folder)
+    def converted(self, folder: Path) -> Table:
+        """The table with text and Arrow files as Parquet in this folder; those there are used."""
+        return replace(self, files=tuple(file.converted(folder) for file in self.files))
 
     def without(self, names: Sequence[str]) -> Table:
         """The same table without these columns."""

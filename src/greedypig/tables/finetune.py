@@ -13,10 +13,10 @@ from torch import nn
 
 from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.numbers import check_between, check_count, whole
+from ..network.distributed import ALONE
 from ..types import Baseline
 from . import losses
 from .baseline import CONDITIONAL, set_baseline
-from .distributed import ALONE
 from .networks import network_for
 from .stream import feed, seed_from
 

@@ -21,9 +21,9 @@ from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.objective import OwnGradient
 from ..core.rounds import Round
 from ..core.scorers import OneShot
+from ..network.distributed import Group
 from ..results.table_notes import HeldOut
 from .batch import Batch, Rows
-from .distributed import Group
 from .networks import Network
 from .stream import Feed, seed_from
 

@@ -18,9 +18,9 @@ import torch
 from torch import nn
 
 from ..core.errors import InvalidInput
+from ..network.distributed import ALONE, Group
 from ..results.files import write_whole
 from ..results.table_notes import Summary
-from .distributed import ALONE, Group
 from .row_batches import Batches
 from .schema import Schema
 from .training import Effort, Progress, Scores, Trained, new_network, train_network

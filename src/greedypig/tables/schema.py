@@ -163,6 +163,18 @@ class Schema:
         return len(self.label.values) if self.label.task == "classes" else 1
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """Every column in a few words."""
+        numbers = {c.name: "number, by its logarithm" if c.log else "number" for c in self.numbers}
+        categories = {c.name: f"category of {len(c.values):,}" for c in self.categories}
+        kinds = numbers | categories
+        columns: list[Number | Category] = [*self.numbers, *self.categories]
+        for column in columns:
+            if column.missing:
+                kinds[column.name] += f", {100 * column.missing:.2g} % missing"
+        return kinds
+
+    @property
     def loss(self) -> str:
         """What fits the label."""
         return LOSS_OF_TASK[self.label.task]

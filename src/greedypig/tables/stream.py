@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from ..core.errors import InvalidInput, InvalidType
+from ..network.distributed import Group
 from ..network.randomness import Fork
 from .batch import Batch, as_batch, is_frame
-from .distributed import Group
 
 SAMPLE = -1
 """The epoch whose order the fixed sample is taken from: no round ever gets there."""

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 import torch
-from worlds import Counting, cut, mixed
 
 import greedypig as gp
 from agreement import agree
 from greedypig.core.errors import InvalidInput
-from greedypig.tables.distributed import ALONE, Group, joined, own_device
+from greedypig.network.distributed import ALONE, Group, joined, own_device
 from greedypig.tables.stream import feed
+from tables.worlds import Counting, cut, mixed
 
 ASKED = (
     {"budget": 7 * 5 * 3},
