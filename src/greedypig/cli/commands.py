@@ -102,7 +102,7 @@ def compare(parser: argparse.ArgumentParser) -> None:
     _add_methods(parser, COMPARED, usual, options.names_of(COMPARED))
     options.add_features(parser)
     add = options.group(parser, "method").add_argument
-    words = "about N gradients for every method (default: each its own number)"
+    words = "about N gradients for every method (default: each its own)"
     add("--budget", type=options.whole, metavar="N", help=words)
     options.add_hardware(parser)
     options.add_output(parser, "folder of the results (default: PHOTO-comparison)")
