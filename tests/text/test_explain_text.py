@@ -246,11 +246,10 @@ def test_a_class_that_the_text_speaks_against_is_warned_of():
         {"kind": "llama", "answer": "good bad very"},
         {"kind": "llama", "answer": "good bad very", "objective": gp.two_sided()},
         {"kind": "gpt2", "answer": ","},
-        {"kind": "bert", "target": 0},
         {"kind": "llama", "answer": "good bad very", "absent": "deleted"},
     ],
 )
-def test_where_the_text_changes_nothing_one_round_gives_the_order(asked):
+def test_where_the_text_changes_no_answer_one_round_gives_the_order(asked):
     a = explain(**asked, features="sentences")
     assert TextNotes.of(a).needs_nothing
     assert sorted(a.order.tolist()) == [0, 1, 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from .features import Features
@@ -50,7 +51,7 @@ def completely_measured(
 def _masks(features: Features, state: State, rounds: Sequence[int]) -> Tensor:
     """(b, s, n): what is selected after each of these numbers of rounds."""
     order, (b, count) = state.order, state.taken.shape
-    places = order.new_tensor(range(order.shape[1])).expand_as(order)
+    places = torch.arange(order.shape[1], device=order.device).expand_as(order)
     places = order.new_full((b, count), count).scatter(1, order, places)
     counts = [count + 1 if r == FULL else sum(state.picks[:r]) for r in rounds]
     taken = places.unsqueeze(1) < order.new_tensor(counts).unsqueeze(1)

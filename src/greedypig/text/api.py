@@ -105,10 +105,11 @@ def explain_text(
         stop = as_stop(stop)
         chosen = _default(problem) if method is None else method
         if method is None and k is None and stop.value is None:
-            if not problem.needs_nothing:
+            if problem.rise > 0:
                 stop = replace(stop, value=problem.bar(ENOUGH * problem.maximised.sides))
-            elif isinstance(chosen, GreedyPIG):
-                chosen = replace(chosen, rounds=1)  # An order; more rounds would say no more.
+            if problem.answer is not None and problem.needs_nothing:
+                if isinstance(chosen, GreedyPIG):  # An order; more rounds would say no more.
+                    chosen = replace(chosen, rounds=1)
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
         asked = problem.question()
         return carry_out(asked, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
