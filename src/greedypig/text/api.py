@@ -107,9 +107,9 @@ def explain_text(
         if method is None and k is None and stop.value is None:
             if problem.rise > 0:
                 stop = replace(stop, value=problem.bar(ENOUGH * problem.maximised.sides))
-            if problem.answer is not None and problem.needs_nothing:
-                if isinstance(chosen, GreedyPIG):  # An order; more rounds would say no more.
-                    chosen = replace(chosen, rounds=1)
+            hopeless = problem.answer is not None and problem.needs_nothing
+            if hopeless and isinstance(chosen, GreedyPIG):
+                chosen = replace(chosen, rounds=1)  # An order; more rounds would say no more.
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed}
         asked = problem.question()
         return carry_out(asked, chosen, **search, checkpoint=checkpoint, progress=progress)[0]
