@@ -41,6 +41,12 @@ def _unchanged(problem: int, attribution: Attribution) -> Attribution:
     return attribution
 
 
+def alone_among(revisions: Sequence[Revision], rules: Sequence[StopRule]) -> list[str]:
+    """The names of those that look at one problem alone: every revision, and some rules."""
+    names = [revision.name for revision in revisions]
+    return names + [rule.name for rule in rules if not rule.side_by_side]
+
+
 @dataclass(frozen=True)
 class Record:
     """What the result of one problem records beside the run."""
@@ -74,6 +80,12 @@ class Question:
     take_up: Callable[[Attribution], object] = _no_take_up
     """Takes the memory from the saved result that the run goes on from."""
 
+    def __post_init__(self) -> None:
+        if self.features.n != self.objective.n:
+            raise InvalidInput(
+                f"Expected features over {self.objective.n} values (got {self.features.n})."
+            )
+
     @staticmethod
     def of(objective: Any, features: Features | None = None) -> Question:
         """A set function alone."""
@@ -88,29 +100,19 @@ class Question:
     def settings(
         self, *parts: Mapping[str, Any], examples: Sequence[int]
     ) -> tuple[dict[str, Any], ...]:
-        """What each result records of how it was made: these parts, the later ones first."""
+        """What each result records of how it was made; of equal names the last one wins."""
         knobs = {name: value for part in parts for name, value in part.items()}
         return tuple(
             {**record.settings, **knobs, **({"example": place} if place else {})}
             for record, place in zip(self.records, examples, strict=True)
         )
 
-    def check_features(self) -> None:
-        """Refuse features over another number of values than the objective's."""
-        if self.features.n != self.objective.n:
-            raise InvalidInput(
-                f"Expected features over {self.objective.n} values (got {self.features.n})."
-            )
-
     def check(self, revisions: Sequence[Revision], rules: Sequence[StopRule]) -> None:
         """Refuse features that a revision does not fit, and what looks at one problem alone where
         there are several."""
         for revision in revisions:
             revision.check(self.features)
-        alone = [
-            *(r.name for r in revisions),
-            *(rule.name for rule in rules if not rule.side_by_side),
-        ]
+        alone = alone_among(revisions, rules)
         if alone and self.objective.b > 1:
             raise InvalidInput(
                 f"Expected one problem for {alone[0]} (got {self.objective.b}). "

@@ -39,7 +39,6 @@ class Run:
         self.question, self.objective = question, question.objective
         self.features, self.k, self.stop = question.features, whole(k), as_stop(stop)
         method = as_method(method)
-        question.check_features()
         self.scorer, self.schedule = method.round_scorer, method.picks(self.features, self.k)
         self.rules = rules_of(self.stop)
         # Where a rule asks for values, each is measured alone, always: the same bits.

@@ -98,14 +98,14 @@ def explain_photo(
         >>> a.to_html("coffee.html")
     """
     network, name = _network(model)
-    named, both = one_side(objective)
+    one, both = one_side(objective)
     second, judge_name = (None, None) if judge is None else _network(judge)
     if second is not None and judge_name is not None:
         check_judge(name, network, judge_name, second)
-    if second is not None and callable(named):
+    if second is not None and callable(one):
         raise InvalidInput(
             "Expected an objective by name beside a judge, which is asked for its own probability "
-            f"of the class (got {type(named).__name__}).",
+            f"of the class (got {type(one).__name__}).",
             argument="judge",
         )
     if ranking not in ONE_SHOT_RANKINGS:
@@ -136,8 +136,8 @@ def explain_photo(
     # A counterfactual is measured without the features, anything else with them alone.
     removing, function = job.target.towards_baseline, job.target.function
     measured = network if function is None else Measured(network, function)
-    one, both = one_side(objective)
-    named = title(one, both) if isinstance(one, str) else None  # Also "margin:lynx".
+    # In the words of the caller, such as "margin:lynx".
+    objective_title = title(one, both) if isinstance(one, str) else job.target.title
 
     def finish(problem: int, a: Attribution) -> Attribution:
         a = ordered(check(problem, a), features, ranking)
@@ -150,7 +150,7 @@ def explain_photo(
             source=Path(source).name or "photo",
             model=name,
             baseline=baseline_title(baseline),
-            objective=named if isinstance(named, str) else job.target.title,
+            objective=objective_title,
             ranking=ranking if is_one_shot(a) else "order",
             curves=curves,
             kept={} if removing else shares,

@@ -30,7 +30,7 @@ from ..core.methods import Method, as_method
 from ..core.numbers import whole
 from ..core.objective import Objective
 from ..core.progress import Progress
-from ..core.question import Question, Record
+from ..core.question import Question, Record, alone_among
 from ..core.registry import FEATURES, ROWS, serving
 from ..core.revisions import revisions_of
 from ..core.rules import rules_of
@@ -294,8 +294,8 @@ class Many:
         """How many examples like this share rounds: as many as fill a batch with their points."""
         job, stop = self.job, self.search["stop"]
         method = job.method_for(example)
-        alone = not all(rule.side_by_side for rule in rules_of(stop))
-        alone |= bool(method.revisions(self.search["k"], stop) + revisions_of(stop))
+        revisions = method.revisions(self.search["k"], stop) + revisions_of(stop)
+        alone = bool(alone_among(revisions, rules_of(stop)))
         # Whether views fit is decided for each picture.
         alone |= bool(job.by_name) and method.fits_each_input
         read = getattr(job.features, "reads_input", False)
